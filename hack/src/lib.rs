@@ -1,0 +1,1 @@
+//! Unifies features during development.

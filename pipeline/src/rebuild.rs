@@ -1,0 +1,132 @@
+//! `cosplay rebuild`: makes banks again from stored rollouts, with the bank side of a spec and no model call.
+
+use crate::error::Ending;
+use crate::run::{RunRequest, execute};
+use crate::spec::Resolved;
+use cosplay_datasets::{RunDir, TableName};
+use cosplay_operators::graph::{Node, Wire};
+use cosplay_operators::registry;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Tables that must come out equal.
+const BANK_TABLES: [TableName; 6] = [
+    TableName::Cuts,
+    TableName::Segments,
+    TableName::Contracts,
+    TableName::Skills,
+    TableName::BankEvents,
+    TableName::Relabels,
+];
+
+/// What the command line asks for.
+#[derive(Clone, Debug)]
+pub struct RebuildRequest {
+    /// Run, or glob over stored experiences.
+    pub rollouts: String,
+    /// Episodes that are left out.
+    pub without: Vec<u64>,
+    /// Last step that is rebuilt.
+    pub at: Option<u64>,
+    /// Output.
+    pub out: PathBuf,
+    /// Session.
+    pub request: RunRequest,
+}
+
+/// Turns a spec into one that reads stored rollouts: what the bank is made of stays, what plays is replaced, all else goes.
+///
+/// # Errors
+/// If the spec has no bank, or nothing that plays episodes for it.
+pub fn from_stored(spec: &Resolved, rollouts: &str, without: &[u64], steps: u64) -> Result<Resolved, Ending> {
+    let keep = ancestors_of_banks(spec);
+    if keep.is_empty() {
+        return Err(Ending::wrong("the spec has no `maintain_bank` node, so there is no bank to rebuild"));
+    }
+    let info = registry::operator("stored_rollouts").ok_or_else(|| Ending::failed("operator `stored_rollouts` is missing"))?;
+    let nodes: Vec<Node> = spec
+        .nodes
+        .iter()
+        .filter(|node| keep.contains(&node.name))
+        .map(|node| {
+            if !node.info.plays {
+                return Ok(node.clone());
+            }
+            let split = node.config.get("split").cloned().unwrap_or_else(|| json!("train"));
+            let config = json!({"path": rollouts, "node": node.name, "without": without, "split": split});
+            let config = (info.resolve)(&config).map_err(Ending::failed)?;
+            Ok(Node { name: node.name.clone(), info, config, wires: Default::default() })
+        })
+        .collect::<Result<_, Ending>>()?;
+    if !nodes.iter().any(|node| node.info.plays) {
+        return Err(Ending::wrong("nothing in the spec plays episodes for its bank"));
+    }
+    let place = |name: &str| nodes.iter().position(|node| node.name == name);
+    let order = spec.order.iter().filter_map(|&index| place(&spec.nodes[index].name)).collect();
+    let mut settings = spec.settings.clone();
+    settings.name = format!("{}-rebuilt", settings.name);
+    settings.steps = steps;
+    Ok(Resolved { settings, nodes, order, origins: Default::default() })
+}
+
+/// Names of all bank nodes and of all that they take input from, up to what plays.
+fn ancestors_of_banks(spec: &Resolved) -> BTreeSet<String> {
+    let mut open: Vec<&Node> = spec.nodes.iter().filter(|node| node.info.name == "maintain_bank").collect();
+    let mut keep = BTreeSet::new();
+    while let Some(node) = open.pop() {
+        if !keep.insert(node.name.clone()) || node.info.plays {
+            continue;
+        }
+        for wire in node.wires.values() {
+            let names = match wire {
+                Wire::Plain(name) => vec![name],
+                Wire::Feedback { initial, then } => initial.iter().chain([then]).collect(),
+            };
+            open.extend(names.into_iter().filter_map(|name| spec.node(name)));
+        }
+    }
+    keep
+}
+
+/// `cosplay rebuild`. Returns the steps in which the rebuilt bank differs from the live one, if there is a live one to compare with.
+///
+/// # Errors
+/// As [`crate::run::run`].
+pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(u64, TableName)>>, Ending> {
+    let live = Path::new(&request.rollouts);
+    let live = if RunDir::exists(live) { Some(RunDir::open(live)?) } else { None };
+    let stored = cosplay_datasets::stored::select(&request.rollouts, TableName::Experiences).map_err(Ending::wrong)?;
+    let last = stored.last().map(|step| step.step).ok_or_else(|| Ending::wrong(format!("{}: no stored episodes", request.rollouts)))?;
+    let at = request.at.unwrap_or(last);
+    if at > last {
+        return Err(Ending::wrong(format!("there is no step {at}; the last stored step is {last}")));
+    }
+    let path = absolute(&request.rollouts);
+    let plan = from_stored(spec, &path, &request.without, at + 1)?;
+    execute(plan, &request.out, &request.request)?;
+    match live {
+        Some(live) if request.without.is_empty() => Ok(Some(differences(&live, &RunDir::open(&request.out)?, at)?)),
+        _ => Ok(None),
+    }
+}
+
+fn absolute(path: &str) -> String {
+    std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+}
+
+/// Steps and tables in which two runs' banks differ.
+///
+/// # Errors
+/// If a table cannot be read.
+pub fn differences(live: &RunDir, rebuilt: &RunDir, last: u64) -> Result<Vec<(u64, TableName)>, Ending> {
+    let mut differences = Vec::new();
+    for step in 0..=last {
+        for table in BANK_TABLES {
+            if live.read_batch(table, step, None)? != rebuilt.read_batch(table, step, None)? {
+                differences.push((step, table));
+            }
+        }
+    }
+    Ok(differences)
+}
