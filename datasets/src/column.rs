@@ -2,13 +2,14 @@
 
 use crate::ids::{EpisodeId, SegmentId, SkillId};
 use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBuilder, LargeListArray,
-    PrimitiveArray, PrimitiveBuilder, StringViewArray, StringViewBuilder,
+    Array, ArrayRef, ArrowPrimitiveType, BooleanArray, BooleanBuilder, LargeListArray, PrimitiveArray, PrimitiveBuilder, StringViewArray,
+    StringViewBuilder,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, UInt32Type, UInt64Type};
 use arrow::error::ArrowError;
 use std::cmp::Ordering;
+use std::convert::identity;
 use std::sync::Arc;
 
 /// A value that a cell, or an entry of a list cell, holds.
@@ -26,8 +27,7 @@ pub trait Element: Clone + 'static {
     fn data_type() -> DataType;
 
     /// Builds an array; `None` is null. Fails for a string over 4 GiB.
-    fn build<'a>(values: impl Iterator<Item = Option<&'a Self>>)
-    -> Result<Self::Array, ArrowError>;
+    fn build<'a>(values: impl Iterator<Item = Option<&'a Self>>) -> Result<Self::Array, ArrowError>;
 
     /// The value at `index`, which must be valid and within bounds.
     fn get(array: &Self::Array, index: usize) -> Self;
@@ -37,7 +37,7 @@ pub trait Element: Clone + 'static {
 }
 
 macro_rules! primitive_element {
-    ($type:ty, $name:literal, $arrow:ty, $into:expr, $from:expr, $compare:expr) => {
+    ($type:ty, $name:literal, $arrow:ty, $id:ident => $into:expr, $from:path, $compare:path) => {
         impl Element for $type {
             const TYPE_NAME: &'static str = $name;
             const LIST_NAME: &'static str = concat!("list of ", $name);
@@ -48,11 +48,9 @@ macro_rules! primitive_element {
                 <$arrow as ArrowPrimitiveType>::DATA_TYPE
             }
 
-            fn build<'a>(
-                values: impl Iterator<Item = Option<&'a Self>>,
-            ) -> Result<Self::Array, ArrowError> {
+            fn build<'a>(values: impl Iterator<Item = Option<&'a Self>>) -> Result<Self::Array, ArrowError> {
                 let mut builder = PrimitiveBuilder::<$arrow>::with_capacity(values.size_hint().0);
-                values.for_each(|value| builder.append_option(value.map(|value| $into(*value))));
+                values.for_each(|value| builder.append_option(value.map(|&$id| $into)));
                 Ok(builder.finish())
             }
 
@@ -67,34 +65,13 @@ macro_rules! primitive_element {
     };
 }
 
-primitive_element!(u32, "u32", UInt32Type, |v| v, |v| v, u32::cmp);
-primitive_element!(u64, "u64", UInt64Type, |v| v, |v| v, u64::cmp);
-primitive_element!(f32, "f32", Float32Type, |v| v, |v| v, f32::total_cmp);
-primitive_element!(f64, "f64", Float64Type, |v| v, |v| v, f64::total_cmp);
-primitive_element!(
-    EpisodeId,
-    "episode id (u64)",
-    UInt64Type,
-    |v: EpisodeId| v.0,
-    EpisodeId,
-    EpisodeId::cmp
-);
-primitive_element!(
-    SegmentId,
-    "segment id (u64)",
-    UInt64Type,
-    |v: SegmentId| v.0,
-    SegmentId,
-    SegmentId::cmp
-);
-primitive_element!(
-    SkillId,
-    "skill id (u32)",
-    UInt32Type,
-    |v: SkillId| v.0,
-    SkillId,
-    SkillId::cmp
-);
+primitive_element!(u32, "u32", UInt32Type, value => value, identity, u32::cmp);
+primitive_element!(u64, "u64", UInt64Type, value => value, identity, u64::cmp);
+primitive_element!(f32, "f32", Float32Type, value => value, identity, f32::total_cmp);
+primitive_element!(f64, "f64", Float64Type, value => value, identity, f64::total_cmp);
+primitive_element!(EpisodeId, "episode id (u64)", UInt64Type, id => id.0, EpisodeId, EpisodeId::cmp);
+primitive_element!(SegmentId, "segment id (u64)", UInt64Type, id => id.0, SegmentId, SegmentId::cmp);
+primitive_element!(SkillId, "skill id (u32)", UInt32Type, id => id.0, SkillId, SkillId::cmp);
 
 impl Element for bool {
     const TYPE_NAME: &'static str = "bool";
@@ -106,9 +83,7 @@ impl Element for bool {
         DataType::Boolean
     }
 
-    fn build<'a>(
-        values: impl Iterator<Item = Option<&'a Self>>,
-    ) -> Result<Self::Array, ArrowError> {
+    fn build<'a>(values: impl Iterator<Item = Option<&'a Self>>) -> Result<Self::Array, ArrowError> {
         let mut builder = BooleanBuilder::with_capacity(values.size_hint().0);
         values.for_each(|value| builder.append_option(value.copied()));
         Ok(builder.finish())
@@ -133,9 +108,7 @@ impl Element for String {
         DataType::Utf8View
     }
 
-    fn build<'a>(
-        values: impl Iterator<Item = Option<&'a Self>>,
-    ) -> Result<Self::Array, ArrowError> {
+    fn build<'a>(values: impl Iterator<Item = Option<&'a Self>>) -> Result<Self::Array, ArrowError> {
         let mut builder = StringViewBuilder::with_capacity(values.size_hint().0);
         for value in values {
             match value {
@@ -189,10 +162,7 @@ pub trait Column: Sized + Clone + 'static {
 
 /// The array as its own type, without nulls.
 fn without_nulls<A: Array + 'static>(array: &dyn Array) -> Result<&A, ColumnFault> {
-    let array = array
-        .as_any()
-        .downcast_ref::<A>()
-        .ok_or(ColumnFault::Type)?;
+    let array = array.as_any().downcast_ref::<A>().ok_or(ColumnFault::Type)?;
     match first_null(array) {
         Some(row) => Err(ColumnFault::Null(row)),
         None => Ok(array),
@@ -200,11 +170,7 @@ fn without_nulls<A: Array + 'static>(array: &dyn Array) -> Result<&A, ColumnFaul
 }
 
 fn first_null(array: &dyn Array) -> Option<usize> {
-    if array.null_count() == 0 {
-        None
-    } else {
-        (0..array.len()).find(|&row| array.is_null(row))
-    }
+    if array.null_count() == 0 { None } else { (0..array.len()).find(|&row| array.is_null(row)) }
 }
 
 impl<T: Element> Column for T {
@@ -246,21 +212,12 @@ impl<T: Element> Column for Option<T> {
     }
 
     fn check(array: &dyn Array) -> Result<(), ColumnFault> {
-        array
-            .as_any()
-            .downcast_ref::<T::Array>()
-            .map(|_| ())
-            .ok_or(ColumnFault::Type)
+        array.as_any().downcast_ref::<T::Array>().map(|_| ()).ok_or(ColumnFault::Type)
     }
 
     fn read(array: &dyn Array) -> Result<Vec<Self>, ColumnFault> {
-        let array = array
-            .as_any()
-            .downcast_ref::<T::Array>()
-            .ok_or(ColumnFault::Type)?;
-        Ok((0..array.len())
-            .map(|row| array.is_valid(row).then(|| T::get(array, row)))
-            .collect())
+        let array = array.as_any().downcast_ref::<T::Array>().ok_or(ColumnFault::Type)?;
+        Ok((0..array.len()).map(|row| array.is_valid(row).then(|| T::get(array, row))).collect())
     }
 
     fn compare(&self, other: &Self) -> Ordering {
@@ -289,26 +246,15 @@ impl<T: Element> Column for Vec<T> {
     fn build<'a>(values: impl Iterator<Item = &'a Self> + Clone) -> Result<ArrayRef, ArrowError> {
         let offsets = OffsetBuffer::<i64>::from_lengths(values.clone().map(Vec::len));
         let items = T::build(values.flatten().map(Some))?;
-        Ok(Arc::new(LargeListArray::try_new(
-            Arc::new(item_field::<T>()),
-            offsets,
-            Arc::new(items),
-            None,
-        )?))
+        Ok(Arc::new(LargeListArray::try_new(Arc::new(item_field::<T>()), offsets, Arc::new(items), None)?))
     }
 
     fn check(array: &dyn Array) -> Result<(), ColumnFault> {
         let list = without_nulls::<LargeListArray>(array)?;
-        let items = list
-            .values()
-            .as_any()
-            .downcast_ref::<T::Array>()
-            .ok_or(ColumnFault::Type)?;
+        let items = list.values().as_any().downcast_ref::<T::Array>().ok_or(ColumnFault::Type)?;
         match first_null(items) {
             // A null entry counts against the row of its list; entries outside of every list do not count.
-            Some(_) => (0..list.len())
-                .find(|&row| list.value(row).null_count() > 0)
-                .map_or(Ok(()), |row| Err(ColumnFault::Null(row))),
+            Some(_) => (0..list.len()).find(|&row| list.value(row).null_count() > 0).map_or(Ok(()), |row| Err(ColumnFault::Null(row))),
             None => Ok(()),
         }
     }
@@ -316,25 +262,13 @@ impl<T: Element> Column for Vec<T> {
     fn read(array: &dyn Array) -> Result<Vec<Self>, ColumnFault> {
         Self::check(array)?;
         let list = without_nulls::<LargeListArray>(array)?;
-        let items = list
-            .values()
-            .as_any()
-            .downcast_ref::<T::Array>()
-            .ok_or(ColumnFault::Type)?;
-        let row = |bounds: &[i64]| {
-            (bounds[0] as usize..bounds[1] as usize)
-                .map(|item| T::get(items, item))
-                .collect()
-        };
+        let items = list.values().as_any().downcast_ref::<T::Array>().ok_or(ColumnFault::Type)?;
+        let row = |bounds: &[i64]| (bounds[0] as usize..bounds[1] as usize).map(|item| T::get(items, item)).collect();
         Ok(list.value_offsets().windows(2).map(row).collect())
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        let differing = self
-            .iter()
-            .zip(other)
-            .map(|(a, b)| <T as Element>::compare(a, b))
-            .find(|order| order.is_ne());
+        let differing = self.iter().zip(other).map(|(a, b)| <T as Element>::compare(a, b)).find(|order| order.is_ne());
         differing.unwrap_or_else(|| self.len().cmp(&other.len()))
     }
 }

@@ -11,9 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// A batch lacks a column of its table.
-    #[error(
-        "table `{table}`: column `{column}` ({expected}) is missing; found the columns {found}"
-    )]
+    #[error("table `{table}`: column `{column}` ({expected}) is missing; found the columns {found}")]
     MissingColumn {
         /// Name of the table.
         table: String,
@@ -177,9 +175,7 @@ pub enum Error {
         known: String,
     },
     /// No stored rollouts match.
-    #[error(
-        "{pattern}: {reason}; give a run directory, a table's folder, or a pattern such as RUN/experiences/step=*/part-*.parquet"
-    )]
+    #[error("{pattern}: {reason}; give a run directory, a table's folder, or a pattern such as RUN/experiences/step=*/part-*.parquet")]
     NoMatch {
         /// The pattern.
         pattern: String,
@@ -198,23 +194,13 @@ pub enum Error {
 
 impl Error {
     /// Makes an [`Error::Io`] of a failed operation on `path`.
-    pub(crate) fn io(
-        action: &'static str,
-        path: &std::path::Path,
-    ) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 
     /// Puts the file before an error about its contents.
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {
-        Self::InFile {
-            path: path.to_owned(),
-            source: Box::new(self),
-        }
+        Self::InFile { path: path.to_owned(), source: Box::new(self) }
     }
 }

@@ -56,9 +56,7 @@ pub struct Files {
 
 impl std::fmt::Debug for Files {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Files")
-            .field("operations", &self.operations())
-            .finish_non_exhaustive()
+        f.debug_struct("Files").field("operations", &self.operations()).finish_non_exhaustive()
     }
 }
 
@@ -66,11 +64,7 @@ impl std::fmt::Debug for Files {
 fn kill_if_asked() {
     static KILL_AT: OnceLock<Option<u64>> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);
-    let kill_at = KILL_AT.get_or_init(|| {
-        std::env::var(KILL_VARIABLE)
-            .ok()
-            .and_then(|value| value.parse().ok())
-    });
+    let kill_at = KILL_AT.get_or_init(|| std::env::var(KILL_VARIABLE).ok().and_then(|value| value.parse().ok()));
     if kill_at.is_some_and(|kill_at| COUNT.fetch_add(1, Ordering::Relaxed) + 1 == kill_at) {
         std::process::abort();
     }
@@ -79,10 +73,7 @@ fn kill_if_asked() {
 impl Files {
     /// Files whose changes pass `fault` first.
     pub fn with_fault(fault: Arc<dyn FaultPoint>) -> Self {
-        Self {
-            fault: Some(fault),
-            count: Arc::default(),
-        }
+        Self { fault: Some(fault), count: Arc::default() }
     }
 
     /// Number of changes so far.
@@ -93,21 +84,11 @@ impl Files {
     fn before(&self, operation: Operation, path: &Path) -> io::Result<()> {
         let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
         kill_if_asked();
-        self.fault
-            .as_ref()
-            .map_or(Ok(()), |fault| fault.before(number, operation, path))
+        self.fault.as_ref().map_or(Ok(()), |fault| fault.before(number, operation, path))
     }
 
-    fn change<T>(
-        &self,
-        action: &'static str,
-        operation: Operation,
-        path: &Path,
-        change: impl FnOnce() -> io::Result<T>,
-    ) -> Result<T> {
-        self.before(operation, path)
-            .and_then(|()| change())
-            .map_err(Error::io(action, path))
+    fn change<T>(&self, action: &'static str, operation: Operation, path: &Path, change: impl FnOnce() -> io::Result<T>) -> Result<T> {
+        self.before(operation, path).and_then(|()| change()).map_err(Error::io(action, path))
     }
 
     /// Makes a folder and those above it. The folder and each one above it that was missing are entries of a folder that must be synced
@@ -116,26 +97,13 @@ impl Files {
     /// # Errors
     /// [`Error::Io`].
     pub fn create_folder(&self, path: &Path) -> Result<Vec<PathBuf>> {
-        let missing: Vec<&Path> = path
-            .ancestors()
-            .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
-            .collect();
+        let missing: Vec<&Path> = path.ancestors().take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir()).collect();
         if missing.is_empty() {
             return Ok(Vec::new());
         }
-        self.change("create the folder", Operation::CreateFolder, path, || {
-            fs::create_dir_all(path)
-        })?;
-        let parent = |folder: &&Path| {
-            folder.parent().map(|parent| {
-                if parent.as_os_str().is_empty() {
-                    Path::new(".")
-                } else {
-                    parent
-                }
-                .to_owned()
-            })
-        };
+        self.change("create the folder", Operation::CreateFolder, path, || fs::create_dir_all(path))?;
+        let parent =
+            |folder: &&Path| folder.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent }.to_owned());
         Ok(missing.iter().rev().filter_map(parent).collect())
     }
 
@@ -152,9 +120,7 @@ impl Files {
             file.write_all(head)?;
             Ok(file)
         })?;
-        self.change("write", Operation::Write, &temporary, || {
-            file.write_all(tail)
-        })
+        self.change("write", Operation::Write, &temporary, || file.write_all(tail))
     }
 
     /// Forces a file that was written by [`Files::write_temporary`] to the disk.
@@ -163,9 +129,7 @@ impl Files {
     /// [`Error::Io`].
     pub fn sync_temporary(&self, path: &Path) -> Result<()> {
         let temporary = temporary_name(path);
-        self.change("sync", Operation::SyncFile, &temporary, || {
-            File::options().write(true).open(&temporary)?.sync_all()
-        })
+        self.change("sync", Operation::SyncFile, &temporary, || File::options().write(true).open(&temporary)?.sync_all())
     }
 
     /// Gives a file its final name, in place of what had it before.
@@ -173,9 +137,7 @@ impl Files {
     /// # Errors
     /// [`Error::Io`].
     pub fn publish(&self, path: &Path) -> Result<()> {
-        self.change("rename to", Operation::Rename, path, || {
-            fs::rename(temporary_name(path), path)
-        })
+        self.change("rename to", Operation::Rename, path, || fs::rename(temporary_name(path), path))
     }
 
     /// Forces the entries of a folder to the disk.
@@ -184,11 +146,13 @@ impl Files {
     /// [`Error::Io`].
     pub fn sync_folder(&self, path: &Path) -> Result<()> {
         self.change("sync the folder", Operation::SyncFolder, path, || {
-            // Only Unix can open a folder as a file.
-            if cfg!(unix) {
-                File::open(path)?.sync_all()
-            } else {
-                Ok(())
+            // Only Unix can open a folder as a file, and some network file systems refuse to sync one.
+            if !cfg!(unix) {
+                return Ok(());
+            }
+            match File::open(path)?.sync_all() {
+                Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => Ok(()),
+                synced => synced,
             }
         })
     }
@@ -218,9 +182,7 @@ impl Files {
     /// [`Error::Io`].
     pub fn remove_empty_folder(&self, path: &Path) -> Result<()> {
         if list(path)?.is_empty() {
-            self.change("remove the folder", Operation::Remove, path, || {
-                fs::remove_dir(path)
-            })?;
+            self.change("remove the folder", Operation::Remove, path, || fs::remove_dir(path))?;
         }
         Ok(())
     }
@@ -234,15 +196,12 @@ fn temporary_name(path: &Path) -> PathBuf {
 
 /// Whether a file is one that was being written.
 pub fn is_temporary(path: &Path) -> bool {
-    path.file_name()
-        .is_some_and(|name| name.to_string_lossy().ends_with(TEMPORARY))
+    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(TEMPORARY))
 }
 
 /// The folder that holds `path`.
 pub fn folder_of(path: &Path) -> &Path {
-    path.parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-        .unwrap_or(Path::new("."))
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Whether there is a folder at `path`.
@@ -260,11 +219,7 @@ pub fn is_file(path: &Path) -> bool {
 /// # Errors
 /// [`Error::Io`].
 pub fn list(folder: &Path) -> Result<Vec<PathBuf>> {
-    let read = || {
-        fs::read_dir(folder)?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<io::Result<Vec<_>>>()
-    };
+    let read = || fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>();
     let mut entries = read().map_err(Error::io("list", folder))?;
     entries.sort();
     Ok(entries)
@@ -286,11 +241,7 @@ pub fn open(path: &Path) -> Result<File> {
     let open = || {
         let file = File::open(path)?;
         // On Unix a folder opens, and fails only when it is read.
-        if file.metadata()?.is_dir() {
-            Err(io::ErrorKind::IsADirectory.into())
-        } else {
-            Ok(file)
-        }
+        if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
     };
     open().map_err(Error::io("open", path))
 }
@@ -326,12 +277,10 @@ pub fn sha256(bytes: &[u8]) -> String {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// An advisory lock, held until it is dropped. The file names its holder; the lock of a process that died is free.
@@ -346,14 +295,7 @@ impl Lock {
     /// # Errors
     /// [`Error::Locked`] if another process, or another part of this one, holds it.
     pub fn take(path: &Path, owned: &Path) -> Result<Self> {
-        let open = || {
-            File::options()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(path)
-        };
+        let open = || File::options().read(true).write(true).create(true).truncate(false).open(path);
         let mut file = open().map_err(Error::io("open the lock", path))?;
         match file.try_lock() {
             Ok(()) => {}
@@ -361,15 +303,8 @@ impl Lock {
                 let mut pid = String::new();
                 let _ = file.read_to_string(&mut pid);
                 let pid = pid.trim();
-                let owner = if pid.is_empty() {
-                    "unknown pid".to_owned()
-                } else {
-                    format!("pid {pid}")
-                };
-                return Err(Error::Locked {
-                    path: owned.to_owned(),
-                    owner,
-                });
+                let owner = if pid.is_empty() { "unknown pid".to_owned() } else { format!("pid {pid}") };
+                return Err(Error::Locked { path: owned.to_owned(), owner });
             }
             Err(TryLockError::Error(source)) => return Err(Error::io("lock", path)(source)),
         }

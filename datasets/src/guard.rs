@@ -20,7 +20,6 @@ pub(crate) fn guarded<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     GUARDED.set(before);
     result.map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        text.or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "the decoder failed".to_owned())
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "the decoder failed".to_owned())
     })
 }

@@ -29,10 +29,7 @@ pub use registry::{TableName, conform, docs, schema_of, sort_batch};
 pub use run_dir::RunDir;
 pub use stored::{StoredStep, read_stored, select};
 pub use table::{ColumnInfo, Table};
-pub use tables::{
-    BankEvent, Clause, Cut, Decision, Episode, Experience, Metric, PolicyTensor, Relabel, Sample,
-    Segment, Skill,
-};
+pub use tables::{BankEvent, Clause, Cut, Decision, Episode, Experience, Metric, PolicyTensor, Relabel, Sample, Segment, Skill};
 pub use views::{SqlRun, to_polars};
 
 /// Names that the [`table!`] macro expands to.

@@ -52,9 +52,7 @@ impl FileEntry {
 
     /// Where the file lies.
     pub fn at(&self, run: &Path) -> PathBuf {
-        self.path
-            .split('/')
-            .fold(run.to_owned(), |path, part| path.join(part))
+        self.path.split('/').fold(run.to_owned(), |path, part| path.join(part))
     }
 
     /// Opens the file for reading after a check of its contents.
@@ -63,28 +61,17 @@ impl FileEntry {
     /// [`Error::Damaged`] if it is missing or has other contents than the manifest says; [`Error::Io`].
     pub fn open(&self, run: &Path) -> Result<std::fs::File> {
         let path = self.at(run);
-        let damaged = |reason| {
-            Err(Error::Damaged {
-                path: path.clone(),
-                reason,
-            })
-        };
+        let damaged = |reason| Err(Error::Damaged { path: path.clone(), reason });
         if !files::is_file(&path) {
             return damaged("the file is missing, though the manifest lists it".to_owned());
         }
         let mut file = files::open(&path)?;
         let (bytes, sha256) = files::fingerprint(&mut file, &path)?;
         if bytes != self.bytes {
-            return damaged(format!(
-                "the file has {bytes} bytes, the manifest says {}",
-                self.bytes
-            ));
+            return damaged(format!("the file has {bytes} bytes, the manifest says {}", self.bytes));
         }
         if sha256 != self.sha256 {
-            return damaged(
-                "the file's contents are not those that the manifest records (SHA-256 differs)"
-                    .to_owned(),
-            );
+            return damaged("the file's contents are not those that the manifest records (SHA-256 differs)".to_owned());
         }
         Ok(file)
     }
@@ -122,13 +109,7 @@ pub struct Manifest {
 impl Manifest {
     /// The manifest of a run without steps.
     pub(crate) fn new(run: RunHeader, spec: FileEntry) -> Self {
-        Self {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            run,
-            spec,
-            steps: Vec::new(),
-        }
+        Self { format: FORMAT.to_owned(), version: VERSION, run, spec, steps: Vec::new() }
     }
 
     /// Reads the manifest of the run at `run`.
@@ -138,27 +119,17 @@ impl Manifest {
     pub fn read(run: &Path) -> Result<Self> {
         let path = run.join(MANIFEST);
         if !files::is_file(&path) {
-            return Err(Error::NotARun {
-                path: run.to_owned(),
-            });
+            return Err(Error::NotARun { path: run.to_owned() });
         }
         let bytes = files::read(&path)?;
-        let fail = |reason| {
-            Err(Error::Manifest {
-                path: path.clone(),
-                reason,
-            })
-        };
+        let fail = |reason| Err(Error::Manifest { path: path.clone(), reason });
         // The version first, so that a later layout is named as such and not as a missing key.
         match serde_json::from_slice::<Kind>(&bytes) {
             Ok(kind) if kind.format != FORMAT => {
                 return fail("it is the manifest of another program".to_owned());
             }
             Ok(kind) if kind.version != VERSION => {
-                return fail(format!(
-                    "it has version {}, this program reads version {VERSION}",
-                    kind.version
-                ));
+                return fail(format!("it has version {}, this program reads version {VERSION}", kind.version));
             }
             Ok(_) => {}
             Err(error) => return fail(error.to_string()),
@@ -167,31 +138,18 @@ impl Manifest {
             Ok(manifest) => manifest,
             Err(error) => return fail(error.to_string()),
         };
-        if let Some(pair) = manifest
-            .steps
-            .windows(2)
-            .find(|pair| pair[0].step >= pair[1].step)
-        {
-            return fail(format!(
-                "step {} comes after step {}",
-                pair[1].step, pair[0].step
-            ));
+        if let Some(pair) = manifest.steps.windows(2).find(|pair| pair[0].step >= pair[1].step) {
+            return fail(format!("step {} comes after step {}", pair[1].step, pair[0].step));
         }
         if let Some(file) = manifest.files().find(|file| leaves_run(&file.path)) {
-            return fail(format!(
-                "the path {:?} leads out of the run directory",
-                file.path
-            ));
+            return fail(format!("the path {:?} leads out of the run directory", file.path));
         }
         Ok(manifest)
     }
 
     /// The bytes of `manifest.json`, indented so that two manifests can be compared by eye.
     pub(crate) fn encode(&self, path: &Path) -> Result<Vec<u8>> {
-        serde_json::to_vec_pretty(self).map_err(|error| Error::Manifest {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        })
+        serde_json::to_vec_pretty(self).map_err(|error| Error::Manifest { path: path.to_owned(), reason: error.to_string() })
     }
 
     /// All committed files, the spec first.
@@ -208,6 +166,5 @@ struct Kind {
 
 /// A manifest may come from anywhere; it must not make us read or remove files outside of its run.
 fn leaves_run(path: &str) -> bool {
-    path.split('/')
-        .any(|part| matches!(part, "" | "." | "..") || part.contains(['\\', ':', '\0']))
+    path.split('/').any(|part| matches!(part, "" | "." | "..") || part.contains(['\\', ':', '\0']))
 }

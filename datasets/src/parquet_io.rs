@@ -49,16 +49,12 @@ pub fn encode(batch: &RecordBatch, path: &Path) -> Result<Vec<u8>> {
     let write = || {
         let mut bytes = Vec::new();
         // The Arrow schema is kept in the file: without it, readers would see `Utf8` and `List`.
-        let mut writer =
-            ArrowWriter::try_new(&mut bytes, batch.schema(), Some(writer_properties()?))?;
+        let mut writer = ArrowWriter::try_new(&mut bytes, batch.schema(), Some(writer_properties()?))?;
         writer.write(batch)?;
         writer.close()?;
         Ok(bytes)
     };
-    write().map_err(|error: parquet::errors::ParquetError| Error::Encode {
-        path: path.to_owned(),
-        reason: error.to_string(),
-    })
+    write().map_err(|error: parquet::errors::ParquetError| Error::Encode { path: path.to_owned(), reason: error.to_string() })
 }
 
 /// Reads a Parquet file of `table`: all columns, or those of `columns`, in the table's order.
@@ -70,32 +66,17 @@ pub fn read(table: TableName, path: &Path, columns: Option<&[&str]>) -> Result<R
 }
 
 /// Reads an open file; see [`read`].
-pub(crate) fn read_file(
-    table: TableName,
-    file: File,
-    path: &Path,
-    columns: Option<&[&str]>,
-) -> Result<RecordBatch> {
+pub(crate) fn read_file(table: TableName, file: File, path: &Path, columns: Option<&[&str]>) -> Result<RecordBatch> {
     match guarded(|| decode(table, file, columns)) {
         Ok(Ok(Ok(batch))) => Ok(batch),
         Ok(Ok(Err(error))) => Err(error.in_file(path)),
-        Ok(Err(error)) => Err(Error::Parquet {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        }),
-        Err(reason) => Err(Error::Parquet {
-            path: path.to_owned(),
-            reason,
-        }),
+        Ok(Err(error)) => Err(Error::Parquet { path: path.to_owned(), reason: error.to_string() }),
+        Err(reason) => Err(Error::Parquet { path: path.to_owned(), reason }),
     }
 }
 
 /// Outer result: damage; inner result: other columns than the table's.
-fn decode(
-    table: TableName,
-    file: File,
-    columns: Option<&[&str]>,
-) -> Result<Result<RecordBatch>, parquet::errors::ParquetError> {
+fn decode(table: TableName, file: File, columns: Option<&[&str]>) -> Result<Result<RecordBatch>, parquet::errors::ParquetError> {
     let options = ArrowReaderOptions::new();
     let mut builder = ParquetRecordBatchReaderBuilder::try_new_with_options(file, options)?;
     if let Some(columns) = columns {
@@ -103,13 +84,7 @@ fn decode(
         builder = builder.with_projection(mask);
     }
     let schema = builder.schema().clone();
-    let batches = builder
-        .with_batch_size(WRITE_BATCH)
-        .build()?
-        .collect::<Result<Vec<_>, _>>()?;
-    let rows = concat_batches(
-        batches.first().map_or(&schema, |batch| batch.schema_ref()),
-        &batches,
-    )?;
+    let batches = builder.with_batch_size(WRITE_BATCH).build()?.collect::<Result<Vec<_>, _>>()?;
+    let rows = concat_batches(batches.first().map_or(&schema, |batch| batch.schema_ref()), &batches)?;
     Ok(conform_columns(table, &rows, columns))
 }

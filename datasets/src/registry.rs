@@ -2,10 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::table::{ColumnInfo, Table};
-use crate::tables::{
-    BankEvent, Clause, Cut, Decision, Episode, Experience, Metric, PolicyTensor, Relabel, Sample,
-    Segment, Skill,
-};
+use crate::tables::{BankEvent, Clause, Cut, Decision, Episode, Experience, Metric, PolicyTensor, Relabel, Sample, Segment, Skill};
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, UInt32Array};
 use arrow::compute::{SortColumn, cast, concat_batches, lexsort_to_indices, take_record_batch};
 use arrow::datatypes::{Schema, SchemaRef};
@@ -106,18 +103,10 @@ impl FromStr for TableName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self> {
-        Self::ALL
-            .iter()
-            .copied()
-            .find(|table| table.as_str() == name)
-            .ok_or_else(|| Error::UnknownTable {
-                name: name.to_owned(),
-                known: Self::ALL
-                    .iter()
-                    .map(|table| table.as_str())
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })
+        Self::ALL.iter().copied().find(|table| table.as_str() == name).ok_or_else(|| Error::UnknownTable {
+            name: name.to_owned(),
+            known: Self::ALL.iter().map(|table| table.as_str()).collect::<Vec<_>>().join(", "),
+        })
     }
 }
 
@@ -146,16 +135,9 @@ pub fn conform(table: TableName, batch: &RecordBatch) -> Result<RecordBatch> {
 }
 
 /// A batch with exactly those columns of the table that `only` names (all of them with `None`), in the table's order.
-pub(crate) fn conform_columns(
-    table: TableName,
-    batch: &RecordBatch,
-    only: Option<&[&str]>,
-) -> Result<RecordBatch> {
+pub(crate) fn conform_columns(table: TableName, batch: &RecordBatch, only: Option<&[&str]>) -> Result<RecordBatch> {
     table.check_batch(batch, only)?;
-    let failed = |source| Error::Arrow {
-        table: table.to_string(),
-        source,
-    };
+    let failed = |source| Error::Arrow { table: table.to_string(), source };
     let (mut fields, mut columns) = (Vec::new(), Vec::new());
     for field in table.schema().fields() {
         let wanted = only.is_none_or(|only| only.contains(&field.name().as_str()));
@@ -164,16 +146,11 @@ pub(crate) fn conform_columns(
         };
         // Lists may differ in the name of their entry's field; a cast between those copies nothing.
         let same = array.data_type() == field.data_type();
-        columns.push(if same {
-            array.clone()
-        } else {
-            cast(array, field.data_type()).map_err(failed)?
-        });
+        columns.push(if same { array.clone() } else { cast(array, field.data_type()).map_err(failed)? });
         fields.push(field.clone());
     }
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
-        .map_err(failed)
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options).map_err(failed)
 }
 
 /// One batch of all rows, sorted by the table's key. The result depends on the rows alone, never on their order or on how they were split.
@@ -181,57 +158,34 @@ pub(crate) fn conform_columns(
 /// # Errors
 /// [`Error::DuplicateKey`] if two rows share a key; as [`Table::from_batch`] if a batch is not of this table.
 pub fn sort_batch(table: TableName, batches: &[RecordBatch]) -> Result<RecordBatch> {
-    let failed = |source| Error::Arrow {
-        table: table.to_string(),
-        source,
-    };
-    let batches = batches
-        .iter()
-        .map(|batch| conform(table, batch))
-        .collect::<Result<Vec<_>>>()?;
+    let failed = |source| Error::Arrow { table: table.to_string(), source };
+    let batches = batches.iter().map(|batch| conform(table, batch)).collect::<Result<Vec<_>>>()?;
     let rows = concat_batches(&table.schema(), &batches).map_err(failed)?;
-    let keys: Vec<SortColumn> = key_columns(table, &rows)
-        .map(|values| SortColumn {
-            values,
-            options: None,
-        })
-        .collect();
+    let keys: Vec<SortColumn> = key_columns(table, &rows).map(|values| SortColumn { values, options: None }).collect();
     let order = lexsort_to_indices(&keys, None).map_err(failed)?;
     check_unique(table, &rows, &order)?;
     take_record_batch(&rows, &order).map_err(failed)
 }
 
 fn key_columns(table: TableName, rows: &RecordBatch) -> impl Iterator<Item = ArrayRef> {
-    table
-        .keys()
-        .iter()
-        .filter_map(|key| rows.column_by_name(key).cloned())
+    table.keys().iter().filter_map(|key| rows.column_by_name(key).cloned())
 }
 
 fn check_unique(table: TableName, rows: &RecordBatch, order: &UInt32Array) -> Result<()> {
-    let failed = |source| Error::Arrow {
-        table: table.to_string(),
-        source,
-    };
+    let failed = |source| Error::Arrow { table: table.to_string(), source };
     let mut compare = Vec::new();
     for key in key_columns(table, rows) {
-        compare
-            .push(arrow::array::make_comparator(&key, &key, Default::default()).map_err(failed)?);
+        compare.push(arrow::array::make_comparator(&key, &key, Default::default()).map_err(failed)?);
     }
     for pair in order.values().windows(2) {
         let (a, b) = (pair[0] as usize, pair[1] as usize);
         if compare.iter().all(|compare| compare(a, b).is_eq()) {
             let cell = |name: &&str| {
-                let value = rows
-                    .column_by_name(name)
-                    .and_then(|column| array_value_to_string(column, a).ok());
+                let value = rows.column_by_name(name).and_then(|column| array_value_to_string(column, a).ok());
                 format!("{name}={}", value.unwrap_or_default())
             };
             let key = table.keys().iter().map(cell).collect::<Vec<_>>().join(", ");
-            return Err(Error::DuplicateKey {
-                table: table.to_string(),
-                key,
-            });
+            return Err(Error::DuplicateKey { table: table.to_string(), key });
         }
     }
     Ok(())

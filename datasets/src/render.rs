@@ -15,49 +15,22 @@ const MAX_CELL: usize = 400;
 pub fn table(frame: &DataFrame, width: usize, max_rows: usize) -> String {
     let shown = frame.height().min(max_rows);
     let columns = frame.columns();
-    let mut cells: Vec<Vec<String>> = columns
-        .iter()
-        .map(|column| vec![plain(column.name())])
-        .collect();
+    let mut cells: Vec<Vec<String>> = columns.iter().map(|column| vec![plain(column.name())]).collect();
     for (column, cells) in columns.iter().zip(&mut cells) {
-        cells.extend((0..shown).map(|row| {
-            column
-                .get(row)
-                .map(|value| cell(&value))
-                .unwrap_or_default()
-        }));
+        cells.extend((0..shown).map(|row| column.get(row).map(|value| cell(&value)).unwrap_or_default()));
     }
-    let mut widths: Vec<usize> = cells
-        .iter()
-        .map(|cells| {
-            cells
-                .iter()
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        })
-        .collect();
+    let mut widths: Vec<usize> = cells.iter().map(|cells| cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)).collect();
     fit(&mut widths, width);
     let mut text = String::new();
     for row in 0..=shown {
-        let line = columns
-            .iter()
-            .zip(&cells)
-            .zip(&widths)
-            .map(|((column, cells), &width)| {
-                let right = column.dtype().is_primitive_numeric();
-                pad(&cells[row], width, right)
-            });
+        let line = columns.iter().zip(&cells).zip(&widths).map(|((column, cells), &width)| {
+            let right = column.dtype().is_primitive_numeric();
+            pad(&cells[row], width, right)
+        });
         text.push_str(line.collect::<Vec<_>>().join("  ").trim_end());
         text.push('\n');
         if row == 0 {
-            text.push_str(
-                &widths
-                    .iter()
-                    .map(|&width| "─".repeat(width))
-                    .collect::<Vec<_>>()
-                    .join("  "),
-            );
+            text.push_str(&widths.iter().map(|&width| "─".repeat(width)).collect::<Vec<_>>().join("  "));
             text.push('\n');
         }
     }
@@ -86,11 +59,7 @@ fn pad(cell: &str, width: usize, right: bool) -> String {
         let cut: String = cell.chars().take(width.saturating_sub(1)).collect();
         return cut + "…";
     }
-    if right {
-        format!("{cell:>width$}")
-    } else {
-        format!("{cell:<width$}")
-    }
+    if right { format!("{cell:>width$}") } else { format!("{cell:<width$}") }
 }
 
 /// Text without control characters and of limited length.
@@ -118,8 +87,7 @@ fn cell(value: &AnyValue) -> String {
         AnyValue::Float32(value) => float(f64::from(*value)),
         AnyValue::Float64(value) => float(*value),
         AnyValue::List(list) => {
-            let items = (0..list.len().min(MAX_CELL / 2))
-                .map(|item| list.get(item).map(|item| cell(&item)).unwrap_or_default());
+            let items = (0..list.len().min(MAX_CELL / 2)).map(|item| list.get(item).map(|item| cell(&item)).unwrap_or_default());
             plain(&format!("[{}]", items.collect::<Vec<_>>().join(", ")))
         }
         other => plain(&other.to_string()),
@@ -131,8 +99,7 @@ fn float(value: f64) -> String {
     if value == 0.0 || (1e-4..1e15).contains(&value.abs()) {
         let text = format!("{value:.6}");
         let text = text.trim_end_matches('0');
-        text.strip_suffix('.')
-            .map_or_else(|| text.to_owned(), |whole| format!("{whole}.0"))
+        text.strip_suffix('.').map_or_else(|| text.to_owned(), |whole| format!("{whole}.0"))
     } else if value.is_finite() {
         format!("{value:.6e}")
     } else {
@@ -150,11 +117,7 @@ pub fn json_lines(frame: &DataFrame) -> String {
             text.push(':');
             json(&mut text, &column.get(row).unwrap_or(AnyValue::Null));
         }
-        text.push_str(if frame.columns().is_empty() {
-            "{}\n"
-        } else {
-            "}\n"
-        });
+        text.push_str(if frame.columns().is_empty() { "{}\n" } else { "}\n" });
     }
     text
 }
@@ -166,12 +129,8 @@ fn json(text: &mut String, value: &AnyValue) {
         AnyValue::String(value) => json_text(text, value),
         AnyValue::StringOwned(value) => json_text(text, value),
         // `serde_json` writes NaN and infinities as null, and others so that they can be read back exactly.
-        AnyValue::Float32(value) => {
-            text.push_str(&serde_json::to_string(value).unwrap_or_default())
-        }
-        AnyValue::Float64(value) => {
-            text.push_str(&serde_json::to_string(value).unwrap_or_default())
-        }
+        AnyValue::Float32(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
+        AnyValue::Float64(value) => text.push_str(&serde_json::to_string(value).unwrap_or_default()),
         AnyValue::List(list) => {
             text.push('[');
             for item in 0..list.len() {
@@ -200,13 +159,7 @@ fn json_text(text: &mut String, value: &str) {
 
 /// Comma-separated values with a header line (RFC 4180, with line feeds). Null is nothing, an empty text is `""`, lists are JSON.
 pub fn csv(frame: &DataFrame) -> String {
-    let mut text = frame
-        .columns()
-        .iter()
-        .map(|column| csv_text(column.name()))
-        .collect::<Vec<_>>()
-        .join(",")
-        + "\n";
+    let mut text = frame.columns().iter().map(|column| csv_text(column.name())).collect::<Vec<_>>().join(",") + "\n";
     for row in 0..frame.height() {
         for (at, column) in frame.columns().iter().enumerate() {
             if at > 0 {

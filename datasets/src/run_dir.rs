@@ -60,52 +60,26 @@ impl RunDir {
     ///
     /// # Errors
     /// As [`RunDir::create`].
-    pub fn create_with(
-        path: &Path,
-        resolved_spec_yaml: &str,
-        header: RunHeader,
-        files: Files,
-    ) -> Result<Self> {
+    pub fn create_with(path: &Path, resolved_spec_yaml: &str, header: RunHeader, files: Files) -> Result<Self> {
         for folder in files.create_folder(path)? {
             files.sync_folder(&folder)?;
         }
         if Self::exists(path) {
-            return Err(Error::RunExists {
-                path: path.to_owned(),
-            });
+            return Err(Error::RunExists { path: path.to_owned() });
         }
-        let known = [
-            LOCK.to_owned(),
-            SPEC.to_owned(),
-            format!("{SPEC}.tmp"),
-            format!("{MANIFEST}.tmp"),
-        ];
+        let known = [LOCK.to_owned(), SPEC.to_owned(), format!("{SPEC}.tmp"), format!("{MANIFEST}.tmp")];
         let foreign = |entry: &PathBuf| !known.iter().any(|known| entry.ends_with(known));
         if files::list(path)?.iter().any(foreign) {
-            return Err(Error::NotEmpty {
-                path: path.to_owned(),
-            });
+            return Err(Error::NotEmpty { path: path.to_owned() });
         }
         let lock = Lock::take(&path.join(LOCK), path)?;
         if Self::exists(path) {
-            return Err(Error::RunExists {
-                path: path.to_owned(),
-            }); // made by another process meanwhile
+            return Err(Error::RunExists { path: path.to_owned() }); // made by another process meanwhile
         }
         let spec = resolved_spec_yaml.as_bytes();
         files.write_atomic(&path.join(SPEC), spec)?;
-        let spec = FileEntry {
-            path: SPEC.to_owned(),
-            sha256: files::sha256(spec),
-            bytes: spec.len() as u64,
-            rows: 0,
-        };
-        let run = Self {
-            path: path.to_owned(),
-            manifest: Manifest::new(header, spec),
-            files,
-            lock: Some(lock),
-        };
+        let spec = FileEntry { path: SPEC.to_owned(), sha256: files::sha256(spec), bytes: spec.len() as u64, rows: 0 };
+        let run = Self { path: path.to_owned(), manifest: Manifest::new(header, spec), files, lock: Some(lock) };
         run.write_manifest(&run.manifest)?;
         Ok(run)
     }
@@ -115,12 +89,7 @@ impl RunDir {
     /// # Errors
     /// [`Error::NotARun`], [`Error::Manifest`], [`Error::Io`].
     pub fn open(path: &Path) -> Result<Self> {
-        Ok(Self {
-            path: path.to_owned(),
-            manifest: Manifest::read(path)?,
-            files: Files::default(),
-            lock: None,
-        })
+        Ok(Self { path: path.to_owned(), manifest: Manifest::read(path)?, files: Files::default(), lock: None })
     }
 
     /// Opens a run to continue it: locks it, checks every committed file against its hash, and removes what a killed step left behind.
@@ -137,17 +106,10 @@ impl RunDir {
     /// As [`RunDir::resume`].
     pub fn resume_with(path: &Path, files: Files) -> Result<Self> {
         if !Self::exists(path) {
-            return Err(Error::NotARun {
-                path: path.to_owned(),
-            });
+            return Err(Error::NotARun { path: path.to_owned() });
         }
         let lock = Lock::take(&path.join(LOCK), path)?;
-        let run = Self {
-            path: path.to_owned(),
-            manifest: Manifest::read(path)?,
-            files,
-            lock: Some(lock),
-        };
+        let run = Self { path: path.to_owned(), manifest: Manifest::read(path)?, files, lock: Some(lock) };
         run.verify()?;
         run.remove_leftovers()?;
         Ok(run)
@@ -158,38 +120,22 @@ impl RunDir {
     /// # Errors
     /// [`Error::Damaged`] for the first file that is missing or has other contents; [`Error::Io`].
     pub fn verify(&self) -> Result<()> {
-        self.manifest
-            .files()
-            .try_for_each(|file| file.open(&self.path).map(|_| ()))
+        self.manifest.files().try_for_each(|file| file.open(&self.path).map(|_| ()))
     }
 
     /// Removes files of tables that the manifest does not list, and files that were being written. Other files in the run directory are
     /// the user's and stay.
     fn remove_leftovers(&self) -> Result<()> {
-        let committed: BTreeSet<PathBuf> = self
-            .manifest
-            .files()
-            .map(|file| file.at(&self.path))
-            .collect();
+        let committed: BTreeSet<PathBuf> = self.manifest.files().map(|file| file.at(&self.path)).collect();
         for name in [SPEC, MANIFEST] {
             let temporary = self.path.join(format!("{name}.tmp"));
             if files::is_file(&temporary) {
                 self.files.remove_file(&temporary)?;
             }
         }
-        for folder in TableName::ALL
-            .iter()
-            .map(|table| self.path.join(table.as_str()))
-            .filter(|folder| files::is_folder(folder))
-        {
-            for step in files::list(&folder)?
-                .into_iter()
-                .filter(|step| is_step_folder(step))
-            {
-                for file in files::list(&step)?
-                    .iter()
-                    .filter(|file| is_part(file) && !committed.contains(*file))
-                {
+        for folder in TableName::ALL.iter().map(|table| self.path.join(table.as_str())).filter(|folder| files::is_folder(folder)) {
+            for step in files::list(&folder)?.into_iter().filter(|step| is_step_folder(step)) {
+                for file in files::list(&step)?.iter().filter(|file| is_part(file) && !committed.contains(*file)) {
                     self.files.remove_file(file)?;
                 }
                 self.files.remove_empty_folder(&step)?;
@@ -206,13 +152,7 @@ impl RunDir {
     /// [`Error::ReadOnly`]; [`Error::StepOrder`] unless `step` is above all committed ones; [`Error::DuplicateKey`] and the like if rows do
     /// not fit their table; [`Error::Io`].
     pub fn commit_step(&mut self, step: u64, tables: Vec<(TableName, RecordBatch)>) -> Result<()> {
-        self.commit_parts(
-            step,
-            tables
-                .into_iter()
-                .map(|(table, rows)| (table, 0, rows))
-                .collect(),
-        )
+        self.commit_parts(step, tables.into_iter().map(|(table, rows)| (table, 0, rows)).collect())
     }
 
     /// As [`RunDir::commit_step`], with the number of the part that each batch belongs to: rows of different parts lie in files of their own,
@@ -220,22 +160,12 @@ impl RunDir {
     ///
     /// # Errors
     /// As [`RunDir::commit_step`].
-    pub fn commit_parts(
-        &mut self,
-        step: u64,
-        tables: Vec<(TableName, u32, RecordBatch)>,
-    ) -> Result<()> {
+    pub fn commit_parts(&mut self, step: u64, tables: Vec<(TableName, u32, RecordBatch)>) -> Result<()> {
         if self.lock.is_none() {
-            return Err(Error::ReadOnly {
-                path: self.path.clone(),
-            });
+            return Err(Error::ReadOnly { path: self.path.clone() });
         }
         if let Some(last) = self.last_step().filter(|last| step <= *last) {
-            return Err(Error::StepOrder {
-                path: self.path.clone(),
-                step,
-                last,
-            });
+            return Err(Error::StepOrder { path: self.path.clone(), step, last });
         }
         let mut batches = BTreeMap::<(TableName, u32), Vec<RecordBatch>>::new();
         for (table, part, batch) in tables {
@@ -248,30 +178,16 @@ impl RunDir {
         self.publish(&entries)?;
         entries.sort_by(|a, b| a.path.cmp(&b.path));
         let mut manifest = self.manifest.clone();
-        manifest.steps.push(StepEntry {
-            step,
-            files: entries,
-        });
+        manifest.steps.push(StepEntry { step, files: entries });
         self.write_manifest(&manifest)?;
         self.manifest = manifest;
         Ok(())
     }
 
     /// Writes the rows of a table under a temporary name.
-    fn write_part(
-        &self,
-        table: TableName,
-        step: u64,
-        part: u32,
-        rows: &RecordBatch,
-    ) -> Result<FileEntry> {
+    fn write_part(&self, table: TableName, step: u64, part: u32, rows: &RecordBatch) -> Result<FileEntry> {
         let path = part_path(table, step, part);
-        let mut entry = FileEntry {
-            path,
-            sha256: String::new(),
-            bytes: 0,
-            rows: rows.num_rows() as u64,
-        };
+        let mut entry = FileEntry { path, sha256: String::new(), bytes: 0, rows: rows.num_rows() as u64 };
         let at = entry.at(&self.path);
         let bytes = parquet_io::encode(rows, &at)?;
         (entry.sha256, entry.bytes) = (files::sha256(&bytes), bytes.len() as u64);
@@ -284,19 +200,11 @@ impl RunDir {
     /// little more than one sync.
     fn publish(&self, entries: &[FileEntry]) -> Result<()> {
         let paths: Vec<PathBuf> = entries.iter().map(|entry| entry.at(&self.path)).collect();
-        paths
-            .iter()
-            .try_for_each(|path| self.files.sync_temporary(path))?;
+        paths.iter().try_for_each(|path| self.files.sync_temporary(path))?;
         paths.iter().try_for_each(|path| self.files.publish(path))?;
         // The step's folder, the table's and the run's: each may be a new entry of the one above.
-        let folders: BTreeSet<&Path> = paths
-            .iter()
-            .flat_map(|path| path.ancestors().skip(1).take(3))
-            .collect();
-        folders
-            .into_iter()
-            .rev()
-            .try_for_each(|folder| self.files.sync_folder(folder))
+        let folders: BTreeSet<&Path> = paths.iter().flat_map(|path| path.ancestors().skip(1).take(3)).collect();
+        folders.into_iter().rev().try_for_each(|folder| self.files.sync_folder(folder))
     }
 
     fn write_manifest(&self, manifest: &Manifest) -> Result<()> {
@@ -335,10 +243,7 @@ impl RunDir {
     pub fn spec(&self) -> Result<String> {
         self.manifest.spec.open(&self.path)?;
         let path = self.manifest.spec.at(&self.path);
-        String::from_utf8(files::read(&path)?).map_err(|error| Error::Damaged {
-            path,
-            reason: error.to_string(),
-        })
+        String::from_utf8(files::read(&path)?).map_err(|error| Error::Damaged { path, reason: error.to_string() })
     }
 
     /// The last committed step.
@@ -349,59 +254,27 @@ impl RunDir {
     /// The committed steps in which `table` was written, rising.
     pub fn steps(&self, table: TableName) -> Vec<u64> {
         let written = |entry: &&StepEntry| entry.of(table.as_str()).next().is_some();
-        self.manifest
-            .steps
-            .iter()
-            .filter(written)
-            .map(|entry| entry.step)
-            .collect()
+        self.manifest.steps.iter().filter(written).map(|entry| entry.step).collect()
     }
 
     /// Rows of a table in a step, as one batch with all columns, or with those that `columns` names.
     ///
     /// # Errors
     /// [`Error::NoSuchStep`]; [`Error::Damaged`] if a file is not what was committed; [`Error::Io`].
-    pub fn read_batch(
-        &self,
-        table: TableName,
-        step: u64,
-        columns: Option<&[&str]>,
-    ) -> Result<RecordBatch> {
+    pub fn read_batch(&self, table: TableName, step: u64, columns: Option<&[&str]>) -> Result<RecordBatch> {
         let entry = self.manifest.steps.iter().find(|entry| entry.step == step);
-        let files: Vec<&FileEntry> = entry
-            .iter()
-            .flat_map(|entry| entry.of(table.as_str()))
-            .collect();
+        let files: Vec<&FileEntry> = entry.iter().flat_map(|entry| entry.of(table.as_str())).collect();
         if files.is_empty() && entry.is_some() && columns.is_none() {
             return Ok(table.empty());
         }
         if files.is_empty() {
-            let known = self
-                .steps(table)
-                .iter()
-                .map(u64::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
-            let known = if known.is_empty() {
-                "none".to_owned()
-            } else {
-                known
-            };
-            return Err(Error::NoSuchStep {
-                path: self.path.clone(),
-                table: table.to_string(),
-                step,
-                known,
-            });
+            let known = self.steps(table).iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            let known = if known.is_empty() { "none".to_owned() } else { known };
+            return Err(Error::NoSuchStep { path: self.path.clone(), table: table.to_string(), step, known });
         }
-        let read = |file: &&FileEntry| {
-            parquet_io::read_file(table, file.open(&self.path)?, &file.at(&self.path), columns)
-        };
+        let read = |file: &&FileEntry| parquet_io::read_file(table, file.open(&self.path)?, &file.at(&self.path), columns);
         let batches = files.iter().map(read).collect::<Result<Vec<_>>>()?;
-        let failed = |source| Error::Arrow {
-            table: table.to_string(),
-            source,
-        };
+        let failed = |source| Error::Arrow { table: table.to_string(), source };
         concat_batches(batches[0].schema_ref(), &batches).map_err(failed)
     }
 
@@ -411,18 +284,9 @@ impl RunDir {
     /// As [`RunDir::read_batch`].
     pub fn read_part(&self, table: TableName, step: u64, part: u32) -> Result<Option<RecordBatch>> {
         let path = part_path(table, step, part);
-        let entry = self
-            .manifest
-            .steps
-            .iter()
-            .filter(|entry| entry.step == step)
-            .flat_map(|entry| &entry.files)
-            .find(|file| file.path == path);
-        entry
-            .map(|file| {
-                parquet_io::read_file(table, file.open(&self.path)?, &file.at(&self.path), None)
-            })
-            .transpose()
+        let entry =
+            self.manifest.steps.iter().filter(|entry| entry.step == step).flat_map(|entry| &entry.files).find(|file| file.path == path);
+        entry.map(|file| parquet_io::read_file(table, file.open(&self.path)?, &file.at(&self.path), None)).transpose()
     }
 
     /// Rows of a table in a step.
@@ -440,11 +304,7 @@ impl RunDir {
     pub fn read_all<T: Table>(&self) -> Result<Vec<(u64, T)>> {
         let mut rows = Vec::new();
         for step in self.steps(T::NAME.parse()?) {
-            rows.extend(
-                self.read_step::<T>(step)?
-                    .into_iter()
-                    .map(|row| (step, row)),
-            );
+            rows.extend(self.read_step::<T>(step)?.into_iter().map(|row| (step, row)));
         }
         Ok(rows)
     }
@@ -452,12 +312,7 @@ impl RunDir {
 
 /// The step of a folder called `step=000003`.
 pub(crate) fn step_of_folder(folder: &Path) -> Option<u64> {
-    folder
-        .file_name()?
-        .to_str()?
-        .strip_prefix("step=")?
-        .parse()
-        .ok()
+    folder.file_name()?.to_str()?.strip_prefix("step=")?.parse().ok()
 }
 
 fn is_step_folder(path: &Path) -> bool {
@@ -466,9 +321,6 @@ fn is_step_folder(path: &Path) -> bool {
 
 /// A file that this program wrote, or began to write, as part of a table.
 fn is_part(path: &Path) -> bool {
-    let name = path
-        .file_name()
-        .map(|name| name.to_string_lossy().into_owned())
-        .unwrap_or_default();
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     name.starts_with("part-") && (name.ends_with(".parquet") || files::is_temporary(path))
 }

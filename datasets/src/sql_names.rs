@@ -30,24 +30,18 @@ impl Mentioned {
             let length = match first {
                 '\'' => enclosed(),
                 '"' | '`' => {
-                    found
-                        .words
-                        .insert(rest[..enclosed()].trim_matches(first).to_lowercase());
+                    found.words.insert(rest[..enclosed()].trim_matches(first).to_lowercase());
                     enclosed()
                 }
                 '-' if rest.starts_with("--") => rest.find('\n').unwrap_or(rest.len()),
-                '/' if rest.starts_with("/*") => {
-                    rest[2..].find("*/").map_or(rest.len(), |end| end + 4)
-                }
+                '/' if rest.starts_with("/*") => rest[2..].find("*/").map_or(rest.len(), |end| end + 4),
                 '*' => {
                     let counts = before == '(' && rest[1..].trim_start().starts_with(')');
                     found.unnamed |= !counts;
                     1
                 }
                 _ if first.is_alphanumeric() || first == '_' => {
-                    let length = rest
-                        .find(|c: char| !c.is_alphanumeric() && c != '_')
-                        .unwrap_or(rest.len());
+                    let length = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
                     found.words.insert(rest[..length].to_lowercase());
                     length
                 }
@@ -59,9 +53,7 @@ impl Mentioned {
             rest = &rest[length..];
         }
         // COLUMNS('pattern') and NATURAL JOIN use columns by pattern and by coincidence; TABLE name and EXPLAIN take all.
-        found.unnamed |= ["columns", "natural", "table", "explain"]
-            .iter()
-            .any(|word| found.words.contains(*word));
+        found.unnamed |= ["columns", "natural", "table", "explain"].iter().any(|word| found.words.contains(*word));
         found
     }
 
@@ -72,13 +64,7 @@ impl Mentioned {
 
     /// The columns of `table` that the statement can use; `None` is all.
     pub(crate) fn columns(&self, table: TableName) -> Option<Vec<&'static str>> {
-        let used = || {
-            table
-                .columns()
-                .iter()
-                .map(|column| column.name)
-                .filter(|name| self.words.contains(*name))
-        };
+        let used = || table.columns().iter().map(|column| column.name).filter(|name| self.words.contains(*name));
         (!self.unnamed).then(|| used().collect())
     }
 
@@ -86,37 +72,18 @@ impl Mentioned {
     pub(crate) fn explain(&self, error: &PolarsError) -> Error {
         // The engine adds the plan up to the failure, which is about columns that were never read and says nothing to an analyst.
         let message = error.to_string();
-        let reason = message
-            .split("\n\nResolved plan")
-            .next()
-            .unwrap_or_default()
-            .trim()
-            .to_owned();
-        let hint = match () {
-            () if reason.contains("relation") && reason.contains("not found") => {
-                return unknown(
-                    "table",
-                    &reason,
-                    TableName::ALL.iter().map(|table| table.as_str()),
-                );
-            }
-            () if reason.contains("unable to find column") || reason.contains("column named") => {
-                let mentioned = TableName::ALL.iter().filter(|table| self.table(**table));
-                let columns =
-                    mentioned.flat_map(|table| table.columns().iter().map(|column| column.name));
-                return unknown("column", &reason, columns.chain([STEP]));
-            }
-            () if reason.contains("parser") => {
-                RESERVED.iter().find(|word| self.words.contains(**word))
-            }
-            () => None,
-        };
-        let hint = hint
-            .map(|word| format!("; a column whose name is a word of SQL needs quotes: \"{word}\""));
-        Error::Sql {
-            reason,
-            hint: hint.unwrap_or_default(),
+        let reason = message.split("\n\nResolved plan").next().unwrap_or_default().trim().to_owned();
+        if reason.contains("relation") && reason.contains("not found") {
+            return unknown("table", &reason, TableName::ALL.iter().map(|table| table.as_str()));
         }
+        if reason.contains("unable to find column") || reason.contains("column named") {
+            let mentioned = TableName::ALL.iter().filter(|table| self.table(**table));
+            let columns = mentioned.flat_map(|table| table.columns().iter().map(|column| column.name));
+            return unknown("column", &reason, columns.chain([STEP]));
+        }
+        let reserved = RESERVED.iter().find(|word| reason.contains("parser") && self.words.contains(**word));
+        let hint = reserved.map(|word| format!("; a column whose name is a word of SQL needs quotes: \"{word}\""));
+        Error::Sql { reason, hint: hint.unwrap_or_default() }
     }
 }
 
@@ -125,19 +92,13 @@ fn unknown<'a>(what: &str, message: &str, names: impl Iterator<Item = &'a str>) 
     let names: BTreeSet<&str> = names.collect();
     let unknown = quoted(message);
     let distance = |name: &&&str| strsim::damerau_levenshtein(name, &unknown.to_lowercase());
-    let nearest = names
-        .iter()
-        .min_by_key(distance)
-        .filter(|name| distance(name) <= (name.len() / 3).max(1));
+    let nearest = names.iter().min_by_key(distance).filter(|name| distance(name) <= (name.len() / 3).max(1));
     let names = names.iter().copied().collect::<Vec<_>>().join(", ");
     let hint = match nearest {
         Some(nearest) => format!("; did you mean `{nearest}`? The {what}s are {names}"),
         None => format!("; the {what}s are {names}"),
     };
-    Error::Sql {
-        reason: format!("no {what} is called `{unknown}`"),
-        hint,
-    }
+    Error::Sql { reason: format!("no {what} is called `{unknown}`"), hint }
 }
 
 /// The first quoted word of a message.

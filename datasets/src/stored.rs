@@ -40,29 +40,19 @@ pub struct StoredFile {
 /// # Errors
 /// [`Error::NoMatch`] if there are none; [`Error::Manifest`]; [`Error::Io`].
 pub fn select(pattern: &str, table: TableName) -> Result<Vec<StoredStep>> {
-    let no_match = |reason: &str| Error::NoMatch {
-        pattern: pattern.to_owned(),
-        reason: reason.to_owned(),
-    };
+    let no_match = |reason: &str| Error::NoMatch { pattern: pattern.to_owned(), reason: reason.to_owned() };
     let matches = expand(&for_table(pattern, table))?;
     if matches.is_empty() {
-        return Err(no_match(&format!(
-            "nothing with rows of `{table}` is there"
-        )));
+        return Err(no_match(&format!("nothing with rows of `{table}` is there")));
     }
     let mut found = Found::default();
     for path in &matches {
         found.add(path, table)?;
     }
     if found.steps.is_empty() {
-        return Err(no_match(&format!(
-            "there are no committed rows of `{table}`"
-        )));
+        return Err(no_match(&format!("there are no committed rows of `{table}`")));
     }
-    let sorted = |(step, files): (u64, BTreeMap<PathBuf, StoredFile>)| StoredStep {
-        step,
-        files: files.into_values().collect(),
-    };
+    let sorted = |(step, files): (u64, BTreeMap<PathBuf, StoredFile>)| StoredStep { step, files: files.into_values().collect() };
     Ok(found.steps.into_iter().map(sorted).collect())
 }
 
@@ -76,20 +66,13 @@ pub fn read_stored(table: TableName, step: &StoredStep) -> Result<RecordBatch> {
         Some((run, entry)) => parquet_io::read_file(table, entry.open(run)?, &file.path, None),
         None => parquet_io::read(table, &file.path, None),
     };
-    sort_batch(
-        table,
-        &step.files.iter().map(read).collect::<Result<Vec<_>>>()?,
-    )
+    sort_batch(table, &step.files.iter().map(read).collect::<Result<Vec<_>>>()?)
 }
 
 /// The pattern with the last part that is a table's name replaced by `table`.
 fn for_table(pattern: &str, table: TableName) -> String {
     let mut parts: Vec<&str> = pattern.split('/').collect();
-    if let Some(part) = parts
-        .iter_mut()
-        .rev()
-        .find(|part| part.parse::<TableName>().is_ok())
-    {
+    if let Some(part) = parts.iter_mut().rev().find(|part| part.parse::<TableName>().is_ok()) {
         *part = table.as_str();
     }
     parts.join("/")
@@ -107,21 +90,14 @@ impl Found {
     fn add(&mut self, path: &Path, table: TableName) -> Result<()> {
         if RunDir::exists(path) {
             let folder = path.join(table.as_str());
-            return if files::is_folder(&folder) {
-                self.add(&folder, table)
-            } else {
-                Ok(())
-            };
+            return if files::is_folder(&folder) { self.add(&folder, table) } else { Ok(()) };
         }
         if !files::is_folder(path) {
             return self.add_file(path, table);
         }
         for entry in files::list(path)? {
             let is_step = step_of_folder(&entry).is_some() && files::is_folder(&entry);
-            let is_parquet = entry
-                .extension()
-                .is_some_and(|extension| extension == "parquet")
-                && files::is_file(&entry);
+            let is_parquet = entry.extension().is_some_and(|extension| extension == "parquet") && files::is_file(&entry);
             if is_step || is_parquet {
                 self.add(&entry, table)?;
             }
@@ -147,24 +123,14 @@ impl Found {
             };
             committed = Some((run.to_owned(), entry.clone()));
         }
-        let file = StoredFile {
-            path: path.to_owned(),
-            committed,
-        };
-        self.steps
-            .entry(step_of_folder(step).unwrap_or(0))
-            .or_default()
-            .insert(path.to_owned(), file);
+        let file = StoredFile { path: path.to_owned(), committed };
+        self.steps.entry(step_of_folder(step).unwrap_or(0)).or_default().insert(path.to_owned(), file);
         Ok(())
     }
 
     fn manifest(&mut self, run: &Path) -> Result<Option<&Manifest>> {
         if !self.runs.contains_key(run) {
-            let manifest = if RunDir::exists(run) {
-                Some(Manifest::read(run)?)
-            } else {
-                None
-            };
+            let manifest = if RunDir::exists(run) { Some(Manifest::read(run)?) } else { None };
             self.runs.insert(run.to_owned(), manifest);
         }
         Ok(self.runs.get(run).and_then(Option::as_ref))
@@ -173,27 +139,18 @@ impl Found {
 
 /// The paths that match a pattern, sorted.
 fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
-    let mut found = BTreeSet::from([PathBuf::from(if pattern.starts_with('/') {
-        "/"
-    } else {
-        ""
-    })]);
+    let mut found = BTreeSet::from([PathBuf::from(if pattern.starts_with('/') { "/" } else { "" })]);
     for part in pattern.split('/').filter(|part| !part.is_empty()) {
         let mut next = BTreeSet::new();
         for path in &found {
             match part {
                 "**" => descend(path, MAX_DEPTH, &mut next)?,
-                _ if part.contains(['*', '?']) => {
-                    next.extend(children(path)?.into_iter().filter(|child| {
-                        child.file_name().is_some_and(|name| {
-                            matches(part.as_bytes(), name.to_string_lossy().as_bytes())
-                        })
-                    }))
-                }
-                _ => next.extend(
-                    Some(path.join(part))
-                        .filter(|path| files::is_folder(path) || files::is_file(path)),
+                _ if part.contains(['*', '?']) => next.extend(
+                    children(path)?
+                        .into_iter()
+                        .filter(|child| child.file_name().is_some_and(|name| matches(part.as_bytes(), name.to_string_lossy().as_bytes()))),
                 ),
+                _ => next.extend(Some(path.join(part)).filter(|path| files::is_folder(path) || files::is_file(path))),
             }
         }
         found = next;
@@ -205,26 +162,16 @@ fn expand(pattern: &str) -> Result<Vec<PathBuf>> {
 fn children(path: &Path) -> Result<Vec<PathBuf>> {
     if path.as_os_str().is_empty() {
         let strip = |child: PathBuf| child.strip_prefix(".").map(Path::to_owned).unwrap_or(child);
-        return Ok(files::list(Path::new("."))?
-            .into_iter()
-            .map(strip)
-            .collect());
+        return Ok(files::list(Path::new("."))?.into_iter().map(strip).collect());
     }
-    if files::is_folder(path) {
-        files::list(path)
-    } else {
-        Ok(Vec::new())
-    }
+    if files::is_folder(path) { files::list(path) } else { Ok(Vec::new()) }
 }
 
 /// The folder and all folders below it.
 fn descend(path: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) -> Result<()> {
     found.insert(path.to_owned());
     if depth > 0 {
-        for child in children(path)?
-            .iter()
-            .filter(|child| files::is_folder(child))
-        {
+        for child in children(path)?.iter().filter(|child| files::is_folder(child)) {
             descend(child, depth - 1, found)?;
         }
     }

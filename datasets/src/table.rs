@@ -71,27 +71,14 @@ pub fn field<C: Column>(info: &ColumnInfo) -> Field {
 
 /// Finds a column by name. For the [`table!`](crate::table!) macro.
 #[doc(hidden)]
-pub fn find<'a, C: Column>(
-    table: &str,
-    column: &str,
-    batch: &'a RecordBatch,
-) -> Result<&'a dyn Array> {
+pub fn find<'a, C: Column>(table: &str, column: &str, batch: &'a RecordBatch) -> Result<&'a dyn Array> {
     let Some(array) = batch.column_by_name(column) else {
-        let found: Vec<String> = batch
-            .schema_ref()
-            .fields()
-            .iter()
-            .map(|field| format!("`{}`", field.name()))
-            .collect();
+        let found: Vec<String> = batch.schema_ref().fields().iter().map(|field| format!("`{}`", field.name())).collect();
         return Err(Error::MissingColumn {
             table: table.to_owned(),
             column: column.to_owned(),
             expected: C::TYPE_NAME.to_owned(),
-            found: if found.is_empty() {
-                "(none)".to_owned()
-            } else {
-                found.join(", ")
-            },
+            found: if found.is_empty() { "(none)".to_owned() } else { found.join(", ") },
         });
     };
     Ok(array.as_ref())
@@ -99,40 +86,20 @@ pub fn find<'a, C: Column>(
 
 /// Turns a fault of a column into an error that names it. For the [`table!`](crate::table!) macro.
 #[doc(hidden)]
-pub fn column_error<C: Column>(
-    table: &str,
-    column: &str,
-    array: &dyn Array,
-    fault: ColumnFault,
-) -> Error {
+pub fn column_error<C: Column>(table: &str, column: &str, array: &dyn Array, fault: ColumnFault) -> Error {
     let (table, column, expected) = (table.to_owned(), column.to_owned(), C::TYPE_NAME.to_owned());
     match fault {
         ColumnFault::Type => {
             let expected = format!("{expected} (Arrow {})", C::data_type());
-            Error::ColumnType {
-                table,
-                column,
-                expected,
-                found: array.data_type().to_string(),
-            }
+            Error::ColumnType { table, column, expected, found: array.data_type().to_string() }
         }
-        ColumnFault::Null(row) => Error::NullValue {
-            table,
-            column,
-            expected,
-            row,
-        },
+        ColumnFault::Null(row) => Error::NullValue { table, column, expected, row },
     }
 }
 
 /// Checks one column. For the [`table!`](crate::table!) macro.
 #[doc(hidden)]
-pub fn check<C: Column>(
-    table: &str,
-    column: &str,
-    batch: &RecordBatch,
-    only: Option<&[&str]>,
-) -> Result<()> {
+pub fn check<C: Column>(table: &str, column: &str, batch: &RecordBatch, only: Option<&[&str]>) -> Result<()> {
     if only.is_some_and(|only| !only.contains(&column)) {
         return Ok(());
     }
@@ -142,11 +109,7 @@ pub fn check<C: Column>(
 
 /// Reads one column. For the [`table!`](crate::table!) macro.
 #[doc(hidden)]
-pub fn read<C: Column>(
-    table: &str,
-    column: &str,
-    batch: &RecordBatch,
-) -> Result<std::vec::IntoIter<C>> {
+pub fn read<C: Column>(table: &str, column: &str, batch: &RecordBatch) -> Result<std::vec::IntoIter<C>> {
     let array = find::<C>(table, column, batch)?;
     let values = C::read(array).map_err(|fault| column_error::<C>(table, column, array, fault))?;
     Ok(values.into_iter())

@@ -59,17 +59,12 @@ pub struct EnvInfo {
 impl EnvInfo {
     /// The index of the predicate with this name.
     pub fn predicate_index(&self, name: &str) -> Option<usize> {
-        self.predicates
-            .iter()
-            .position(|predicate| predicate.name == name)
+        self.predicates.iter().position(|predicate| predicate.name == name)
     }
 
     /// The names of the members of a set, in the order of their indices. Bits beyond the list are left out.
     pub fn names(&self, set: PredicateSet) -> Vec<&'static str> {
-        set.iter()
-            .filter_map(|index| self.predicates.get(index))
-            .map(|predicate| predicate.name)
-            .collect()
+        set.iter().filter_map(|index| self.predicates.get(index)).map(|predicate| predicate.name).collect()
     }
 
     /// The set of the named predicates, and the names that this environment does not have.
@@ -87,8 +82,7 @@ impl EnvInfo {
 
     /// The names of all scripted policies: baselines first, then the teachers that are not among them.
     pub fn policy_names(&self) -> Vec<&'static str> {
-        let mut names: Vec<&'static str> =
-            self.baselines.iter().map(|policy| policy.name).collect();
+        let mut names: Vec<&'static str> = self.baselines.iter().map(|policy| policy.name).collect();
         for teacher in &self.teachers {
             if !names.contains(&teacher.name) {
                 names.push(teacher.name);

@@ -73,7 +73,5 @@ pub enum EnvError {
 }
 
 fn nearest_text(nearest: Option<&str>) -> String {
-    nearest
-        .map(|name| format!(" (did you mean {name:?}?)"))
-        .unwrap_or_default()
+    nearest.map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default()
 }

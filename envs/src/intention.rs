@@ -67,14 +67,8 @@ const ALIASES: [(&str, Tag); 24] = [
 impl Tag {
     /// All tags in canonical order.
     pub fn all() -> [Tag; 13] {
-        use Tag::{
-            Attack, Build, Clear, Collect, Defend, Execute, Explore, Merge, Navigate, Optimize,
-            Position, Setup, Survive,
-        };
-        [
-            Setup, Clear, Merge, Attack, Defend, Navigate, Position, Collect, Build, Survive,
-            Optimize, Explore, Execute,
-        ]
+        use Tag::{Attack, Build, Clear, Collect, Defend, Execute, Explore, Merge, Navigate, Optimize, Position, Setup, Survive};
+        [Setup, Clear, Merge, Attack, Defend, Navigate, Position, Collect, Build, Survive, Optimize, Explore, Execute]
     }
 
     /// Upper-case name, such as `MERGE`.
@@ -98,11 +92,7 @@ impl Tag {
 
     /// Reads a tag or one of its 24 aliases, in any case, with or without square brackets; `None` for any other word.
     pub fn parse(text: &str) -> Option<Tag> {
-        let word = text
-            .trim()
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .trim();
+        let word = text.trim().trim_start_matches('[').trim_end_matches(']').trim();
         Tag::all()
             .into_iter()
             .map(|tag| (tag.as_str(), tag))
@@ -126,10 +116,7 @@ mod tests {
     fn tags_and_aliases_are_read_in_any_case() {
         for tag in Tag::all() {
             assert_eq!(Tag::parse(tag.as_str()), Some(tag));
-            assert_eq!(
-                Tag::parse(&format!(" [{}] ", tag.as_str().to_lowercase())),
-                Some(tag)
-            );
+            assert_eq!(Tag::parse(&format!(" [{}] ", tag.as_str().to_lowercase())), Some(tag));
         }
         assert_eq!(Tag::parse("score"), Some(Tag::Execute));
         assert_eq!(Tag::parse("Expand"), Some(Tag::Attack));
@@ -140,11 +127,7 @@ mod tests {
 
     #[test]
     fn no_alias_is_a_tag_or_comes_twice() {
-        let mut names: Vec<&str> = Tag::all()
-            .iter()
-            .map(|tag| tag.as_str())
-            .chain(ALIASES.iter().map(|alias| alias.0))
-            .collect();
+        let mut names: Vec<&str> = Tag::all().iter().map(|tag| tag.as_str()).chain(ALIASES.iter().map(|alias| alias.0)).collect();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), 13 + 24);

@@ -21,9 +21,7 @@ mod sampling;
 mod split;
 pub mod twenty48;
 
-pub use environment::{
-    Choice, EnvInfo, Environment, IntentionHint, Player, PolicyInfo, Transition, View, Word,
-};
+pub use environment::{Choice, EnvInfo, Environment, IntentionHint, Player, PolicyInfo, Transition, View, Word};
 pub use error::EnvError;
 pub use intention::Tag;
 pub use policy::{Noisy, ScriptedPolicy, UniformRandom};

@@ -13,13 +13,7 @@ pub trait ScriptedPolicy: Send {
     /// The index of its choice in `view.choices`, for a player who moves now. Everything random comes from `rng`.
     ///
     /// A policy made for one game that is handed another environment plays the first choice.
-    fn choose(
-        &mut self,
-        env: &dyn Environment,
-        player: Player,
-        view: &View,
-        rng: &mut ChaCha8Rng,
-    ) -> usize;
+    fn choose(&mut self, env: &dyn Environment, player: Player, view: &View, rng: &mut ChaCha8Rng) -> usize;
 }
 
 /// Every choice is equally likely.
@@ -31,13 +25,7 @@ impl ScriptedPolicy for UniformRandom {
         "random"
     }
 
-    fn choose(
-        &mut self,
-        _env: &dyn Environment,
-        _player: Player,
-        view: &View,
-        rng: &mut ChaCha8Rng,
-    ) -> usize {
+    fn choose(&mut self, _env: &dyn Environment, _player: Player, view: &View, rng: &mut ChaCha8Rng) -> usize {
         below(rng, view.choices.len())
     }
 }
@@ -60,17 +48,7 @@ impl ScriptedPolicy for Noisy {
         self.inner.name()
     }
 
-    fn choose(
-        &mut self,
-        env: &dyn Environment,
-        player: Player,
-        view: &View,
-        rng: &mut ChaCha8Rng,
-    ) -> usize {
-        if unit(rng) < self.share {
-            below(rng, view.choices.len())
-        } else {
-            self.inner.choose(env, player, view, rng)
-        }
+    fn choose(&mut self, env: &dyn Environment, player: Player, view: &View, rng: &mut ChaCha8Rng) -> usize {
+        if unit(rng) < self.share { below(rng, view.choices.len()) } else { self.inner.choose(env, player, view, rng) }
     }
 }

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A set of predicates that hold, as bits over the predicate list of an environment ([`crate::EnvInfo::predicates`]).
 ///
 /// An environment has at most 128 predicates. Indices from 128 up are never in a set.
-#[derive(
-    Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct PredicateSet(pub u128);
 
 impl PredicateSet {
@@ -94,10 +92,7 @@ impl FromIterator<usize> for PredicateSet {
 }
 
 fn bit(index: usize) -> u128 {
-    u32::try_from(index)
-        .ok()
-        .and_then(|shift| 1u128.checked_shl(shift))
-        .unwrap_or(0)
+    u32::try_from(index).ok().and_then(|shift| 1u128.checked_shl(shift)).unwrap_or(0)
 }
 
 /// How a predicate behaves over an episode.

@@ -31,11 +31,7 @@ pub fn make(options: &EnvOptions) -> Result<Box<dyn Environment>, EnvError> {
 /// # Errors
 /// [`EnvError::UnknownGame`] or [`EnvError::UnknownPolicy`] with all names and the nearest one; [`EnvError::InvalidOption`] if
 /// `noise` is not in 0 to 1.
-pub fn policy(
-    env_name: &str,
-    policy: &str,
-    noise: f64,
-) -> Result<Box<dyn ScriptedPolicy>, EnvError> {
+pub fn policy(env_name: &str, policy: &str, noise: f64) -> Result<Box<dyn ScriptedPolicy>, EnvError> {
     let made = match env_name {
         twenty48::NAME => twenty48::scripted(policy),
         other => return Err(unknown_game(other)),
@@ -49,11 +45,7 @@ pub fn policy(
             expected: "a share from 0 to 1".to_owned(),
         });
     }
-    Ok(if noise > 0.0 {
-        Box::new(Noisy::new(inner, noise))
-    } else {
-        inner
-    })
+    Ok(if noise > 0.0 { Box::new(Noisy::new(inner, noise)) } else { inner })
 }
 
 /// Descriptions of all environments with their default options, sorted by name.
@@ -62,32 +54,16 @@ pub fn environments() -> Vec<EnvInfo> {
 }
 
 fn unknown_game(name: &str) -> EnvError {
-    let known: Vec<String> = environments()
-        .iter()
-        .map(|info| info.name.to_owned())
-        .collect();
+    let known: Vec<String> = environments().iter().map(|info| info.name.to_owned()).collect();
     let nearest = nearest(name, &known);
-    EnvError::UnknownGame {
-        name: name.to_owned(),
-        known,
-        nearest,
-    }
+    EnvError::UnknownGame { name: name.to_owned(), known, nearest }
 }
 
 fn unknown_policy(game: &str, name: &str) -> EnvError {
-    let known: Vec<String> = environments()
-        .iter()
-        .filter(|info| info.name == game)
-        .flat_map(EnvInfo::policy_names)
-        .map(str::to_owned)
-        .collect();
+    let known: Vec<String> =
+        environments().iter().filter(|info| info.name == game).flat_map(EnvInfo::policy_names).map(str::to_owned).collect();
     let nearest = nearest(name, &known);
-    EnvError::UnknownPolicy {
-        game: game.to_owned(),
-        name: name.to_owned(),
-        known,
-        nearest,
-    }
+    EnvError::UnknownPolicy { game: game.to_owned(), name: name.to_owned(), known, nearest }
 }
 
 /// The known name that needs the fewest edits (case aside), if they are at most half of the longer name; the first of equals.
@@ -95,15 +71,8 @@ fn nearest(name: &str, known: &[String]) -> Option<String> {
     let lower = name.to_lowercase();
     known
         .iter()
-        .map(|candidate| {
-            (
-                strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()),
-                candidate,
-            )
-        })
-        .filter(|(edits, candidate)| {
-            2 * edits <= candidate.chars().count().max(lower.chars().count())
-        })
+        .map(|candidate| (strsim::damerau_levenshtein(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(edits, candidate)| 2 * edits <= candidate.chars().count().max(lower.chars().count()))
         .min_by_key(|(edits, _)| *edits)
         .map(|(_, candidate)| candidate.clone())
 }
@@ -115,41 +84,20 @@ mod tests {
 
     #[test]
     fn misspelt_names_are_told_with_the_nearest() {
-        let options = EnvOptions {
-            game: "2084".to_owned(),
-            max_steps: None,
-        };
-        let Err(error) = make(&options) else {
-            panic!("2084 is no game")
-        };
-        assert_eq!(
-            error.to_string(),
-            "unknown game \"2084\" (did you mean \"2048\"?); known games: 2048"
-        );
-        let Err(error) = policy("2048", "greedy-merge", 0.0) else {
-            panic!("no such policy")
-        };
-        assert!(
-            error.to_string().contains("did you mean \"greedy_merge\"?"),
-            "{error}"
-        );
+        let options = EnvOptions { game: "2084".to_owned(), max_steps: None };
+        let Err(error) = make(&options) else { panic!("2084 is no game") };
+        assert_eq!(error.to_string(), "unknown game \"2084\" (did you mean \"2048\"?); known games: 2048");
+        let Err(error) = policy("2048", "greedy-merge", 0.0) else { panic!("no such policy") };
+        assert!(error.to_string().contains("did you mean \"greedy_merge\"?"), "{error}");
         assert!(error.to_string().contains("expectimax"), "{error}");
-        let Err(error) = policy("2048", "x", 0.0) else {
-            panic!("no such policy")
-        };
+        let Err(error) = policy("2048", "x", 0.0) else { panic!("no such policy") };
         assert!(!error.to_string().contains("did you mean"), "{error}");
     }
 
     #[test]
     fn shares_out_of_range_are_refused() {
         for noise in [-0.1, 1.1, f64::NAN] {
-            assert!(matches!(
-                policy("2048", "random", noise),
-                Err(EnvError::InvalidOption {
-                    option: "noise",
-                    ..
-                })
-            ));
+            assert!(matches!(policy("2048", "random", noise), Err(EnvError::InvalidOption { option: "noise", .. })));
         }
     }
 

@@ -39,10 +39,7 @@ mod tests {
         for _ in 0..30_000 {
             counts[below(&mut rng, 3)] += 1;
         }
-        assert!(
-            counts.iter().all(|&count| (9_600..10_400).contains(&count)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&count| (9_600..10_400).contains(&count)), "{counts:?}");
         assert_eq!((below(&mut rng, 0), below(&mut rng, 1)), (0, 0));
         let mean = (0..10_000).map(|_| unit(&mut rng)).sum::<f64>() / 10_000.0;
         assert!((mean - 0.5).abs() < 0.02);

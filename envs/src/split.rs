@@ -46,9 +46,7 @@ impl Split {
 
     /// The split whose mark the seed carries; `None` for a seed that [`Split::seed`] did not make.
     pub fn of_seed(seed: u64) -> Option<Split> {
-        Split::ALL
-            .into_iter()
-            .find(|split| split.code() == seed >> 62)
+        Split::ALL.into_iter().find(|split| split.code() == seed >> 62)
     }
 
     /// The top two bits of this split's seeds. Zero is left for seeds that carry no mark, such as small hand-written numbers.

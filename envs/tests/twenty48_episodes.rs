@@ -4,21 +4,14 @@
 use std::collections::BTreeSet;
 
 use cosplay_envs::twenty48::{LARGEST_MAX_STEPS, Twenty48};
-use cosplay_envs::{
-    EnvError, EnvOptions, Environment, Player, PredicateKind, PredicateSet, Split, Tag, View,
-    environments, make, policy,
-};
+use cosplay_envs::{EnvError, EnvOptions, Environment, Player, PredicateKind, PredicateSet, Split, Tag, View, environments, make, policy};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
 const ME: Player = Player(0);
 
 fn game(max_steps: Option<u32>) -> Box<dyn Environment> {
-    make(&EnvOptions {
-        game: "2048".to_owned(),
-        max_steps,
-    })
-    .unwrap()
+    make(&EnvOptions { game: "2048".to_owned(), max_steps }).unwrap()
 }
 
 fn inner(env: &dyn Environment) -> &Twenty48 {
@@ -35,11 +28,7 @@ fn check_predicates(env: &dyn Environment, view: &View) {
     let flat: Vec<u8> = cells.into_iter().flatten().collect();
     let top = flat.iter().copied().max().unwrap();
     let empty = flat.iter().filter(|&&cell| cell == 0).count();
-    let texts: Vec<&str> = view
-        .choices
-        .iter()
-        .map(|choice| choice.text.as_ref())
-        .collect();
+    let texts: Vec<&str> = view.choices.iter().map(|choice| choice.text.as_ref()).collect();
     let holds = |name: &str| has(env, view.predicates, name);
     for exponent in 5..=10 {
         assert_eq!(holds(&format!("max_ge_{}", 1 << exponent)), top >= exponent);
@@ -49,28 +38,17 @@ fn check_predicates(env: &dyn Environment, view: &View) {
     }
     assert_eq!(holds("board_full"), empty == 0);
     for direction in ["up", "down", "left", "right"] {
-        assert_eq!(
-            holds(&format!("legal_{direction}")),
-            texts.contains(&direction)
-        );
+        assert_eq!(holds(&format!("legal_{direction}")), texts.contains(&direction));
     }
     let corner = [0, 3, 12, 15].into_iter().any(|index| flat[index] == top);
     assert_eq!(holds("max_in_corner"), corner);
     assert!(!corner || holds("max_on_edge"));
-    let sorted = |line: [u8; 4]| {
-        line.iter().filter(|&&cell| cell > 0).count() >= 2
-            && (line.is_sorted() || line.iter().rev().is_sorted())
-    };
+    let sorted = |line: [u8; 4]| line.iter().filter(|&&cell| cell > 0).count() >= 2 && (line.is_sorted() || line.iter().rev().is_sorted());
     assert_eq!(holds("bottom_row_monotone"), sorted(cells[3]));
     assert_eq!(holds("left_col_monotone"), sorted(cells.map(|row| row[0])));
     assert_eq!(holds("snake_prefix_ge_4"), largest_four_on_a_side(&cells));
     assert_eq!(holds("second_adjacent_to_max"), second_near_top(&cells));
-    let gain = |text: &str| {
-        view.choices
-            .iter()
-            .find(|choice| choice.text == text)
-            .is_some_and(|choice| choice.words[1] != "gain=0")
-    };
+    let gain = |text: &str| view.choices.iter().find(|choice| choice.text == text).is_some_and(|choice| choice.words[1] != "gain=0");
     assert_eq!(holds("merge_left"), gain("left"));
     assert_eq!(holds("merge_up"), gain("up"));
 }
@@ -78,12 +56,7 @@ fn check_predicates(env: &dyn Environment, view: &View) {
 fn largest_four_on_a_side(cells: &[[u8; 4]; 4]) -> bool {
     let mut values: Vec<u8> = cells.iter().flatten().copied().collect();
     values.sort_unstable_by(|a, b| b.cmp(a));
-    let sides = [
-        cells[0],
-        cells[3],
-        cells.map(|row| row[0]),
-        cells.map(|row| row[3]),
-    ];
+    let sides = [cells[0], cells[3], cells.map(|row| row[0]), cells.map(|row| row[3])];
     values[3] > 0
         && sides.into_iter().any(|side| {
             let mut turned = side;
@@ -106,24 +79,12 @@ fn second_near_top(cells: &[[u8; 4]; 4]) -> bool {
 
 /// What must hold of every view.
 fn check_view(env: &dyn Environment, view: &View, words: &BTreeSet<&str>) {
-    let texts: BTreeSet<&str> = view
-        .choices
-        .iter()
-        .map(|choice| choice.text.as_ref())
-        .collect();
+    let texts: BTreeSet<&str> = view.choices.iter().map(|choice| choice.text.as_ref()).collect();
     assert!(!texts.is_empty() && texts.len() == view.choices.len());
     assert!(view.choices.len() <= env.info().max_choices);
     let option_words = view.choices.iter().flat_map(|choice| &choice.words);
-    for word in view
-        .state_words
-        .iter()
-        .chain(&view.prompt_words)
-        .chain(option_words)
-    {
-        assert!(
-            words.contains(word.as_ref()),
-            "{word} is not in the vocabulary"
-        );
+    for word in view.state_words.iter().chain(&view.prompt_words).chain(option_words) {
+        assert!(words.contains(word.as_ref()), "{word} is not in the vocabulary");
     }
     assert!(view.choices.iter().all(|choice| choice.words.len() == 7));
     assert_eq!((view.state_words.len(), view.prompt_words.len()), (4, 2));
@@ -131,10 +92,7 @@ fn check_view(env: &dyn Environment, view: &View, words: &BTreeSet<&str>) {
     assert_eq!(view.predicates, env.state_predicates(ME));
     assert_eq!(view.observation, env.observation(ME));
     assert!(env.info().phases.contains(&env.phase()));
-    assert!(
-        view.summary
-            .contains(&format!(" | phase={} | ", env.phase()))
-    );
+    assert!(view.summary.contains(&format!(" | phase={} | ", env.phase())));
     assert!(view.intention.phrase.split_whitespace().count() <= 15);
     for index in view.predicates.iter() {
         assert_ne!(env.info().predicates[index].kind, PredicateKind::Event);
@@ -162,10 +120,7 @@ fn a_million_random_steps_keep_every_promise() {
                 check_predicates(env.as_ref(), &view);
             }
             let choice = random.choose(env.as_ref(), ME, &view, &mut rng);
-            let (sum, top) = (
-                inner(env.as_ref()).board().tile_sum(),
-                inner(env.as_ref()).board().top(),
-            );
+            let (sum, top) = (inner(env.as_ref()).board().tile_sum(), inner(env.as_ref()).board().top());
             let slide = *inner(env.as_ref()).legal().nth(choice).unwrap().1;
             let transition = env.step(&[(ME, choice)]).unwrap();
             let after = inner(env.as_ref()).board();
@@ -175,19 +130,10 @@ fn a_million_random_steps_keep_every_promise() {
             steps += 1;
             assert_eq!(transition.rewards, [f64::from(slide.gain)]);
             total += transition.rewards[0];
-            assert_eq!(
-                has(env.as_ref(), transition.events, "event.merged_ge_64"),
-                slide.merged >= 6
-            );
-            assert_eq!(
-                has(env.as_ref(), transition.events, "event.max_up"),
-                after.top() > top
-            );
-            let monotone = |set: PredicateSet| {
-                set.iter()
-                    .filter(|&i| info.predicates[i].kind == PredicateKind::Monotone)
-                    .collect::<PredicateSet>()
-            };
+            assert_eq!(has(env.as_ref(), transition.events, "event.merged_ge_64"), slide.merged >= 6);
+            assert_eq!(has(env.as_ref(), transition.events, "event.max_up"), after.top() > top);
+            let monotone =
+                |set: PredicateSet| set.iter().filter(|&i| info.predicates[i].kind == PredicateKind::Monotone).collect::<PredicateSet>();
             let now = monotone(env.state_predicates(ME));
             assert!(now.contains_all(kept), "a monotone predicate was lost");
             kept = now;
@@ -196,13 +142,7 @@ fn a_million_random_steps_keep_every_promise() {
             if let Some(outcome) = transition.outcome {
                 assert!(info.outcomes.contains(&outcome));
                 caps += u32::from(outcome == "cap");
-                assert_eq!(
-                    outcome == "cap",
-                    inner(env.as_ref())
-                        .slides()
-                        .iter()
-                        .any(|slide| slide.after != after)
-                );
+                assert_eq!(outcome == "cap", inner(env.as_ref()).slides().iter().any(|slide| slide.after != after));
                 break;
             }
         }
@@ -269,46 +209,17 @@ fn wrong_calls_are_refused_and_change_nothing() {
     let mut env = game(Some(1));
     let before = env.observation(ME);
     let choices = env.view(ME).unwrap().choices.len();
-    assert!(
-        matches!(env.step(&[(ME, choices)]), Err(EnvError::IllegalAction { choices: known, .. }) if known == choices)
-    );
-    assert!(matches!(
-        env.step(&[]),
-        Err(EnvError::WrongMoves {
-            expected: 1,
-            given: 0
-        })
-    ));
-    assert!(matches!(
-        env.step(&[(ME, 0), (ME, 0)]),
-        Err(EnvError::WrongMoves {
-            expected: 1,
-            given: 2
-        })
-    ));
-    assert!(matches!(
-        env.step(&[(Player(1), 0)]),
-        Err(EnvError::NotToMove { .. })
-    ));
-    assert!(matches!(
-        env.view(Player(1)),
-        Err(EnvError::NotToMove { .. })
-    ));
+    assert!(matches!(env.step(&[(ME, choices)]), Err(EnvError::IllegalAction { choices: known, .. }) if known == choices));
+    assert!(matches!(env.step(&[]), Err(EnvError::WrongMoves { expected: 1, given: 0 })));
+    assert!(matches!(env.step(&[(ME, 0), (ME, 0)]), Err(EnvError::WrongMoves { expected: 1, given: 2 })));
+    assert!(matches!(env.step(&[(Player(1), 0)]), Err(EnvError::NotToMove { .. })));
+    assert!(matches!(env.view(Player(1)), Err(EnvError::NotToMove { .. })));
     assert_eq!(env.observation(ME), before);
     let transition = env.step(&[(ME, 0)]).unwrap();
-    assert_eq!(
-        (transition.done, transition.outcome.as_deref()),
-        (true, Some("cap"))
-    );
-    assert!(matches!(
-        env.step(&[(ME, 0)]),
-        Err(EnvError::EpisodeOver { steps: 1 })
-    ));
+    assert_eq!((transition.done, transition.outcome.as_deref()), (true, Some("cap")));
+    assert!(matches!(env.step(&[(ME, 0)]), Err(EnvError::EpisodeOver { steps: 1 })));
     assert!(matches!(env.view(ME), Err(EnvError::EpisodeOver { .. })));
-    assert!(
-        env.observation(ME)
-            .contains("over: the last step is played")
-    );
+    assert!(env.observation(ME).contains("over: the last step is played"));
     env.reset(0).unwrap();
     assert_eq!(env.observation(ME), before);
     for cap in [0, LARGEST_MAX_STEPS + 1] {
@@ -321,20 +232,11 @@ fn names_and_sets_of_predicates_go_both_ways() {
     for info in environments() {
         let all: PredicateSet = (0..info.predicates.len()).collect();
         let names = info.names(all);
-        assert_eq!(
-            names.iter().collect::<BTreeSet<_>>().len(),
-            info.predicates.len(),
-            "a name comes twice"
-        );
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), info.predicates.len(), "a name comes twice");
         assert_eq!(info.set(names.into_iter()), (all, Vec::new()));
         assert_eq!(info.set(["legal_up", "flying"].into_iter()).1, ["flying"]);
         for predicate in &info.predicates {
-            assert_eq!(
-                predicate.kind == PredicateKind::Event,
-                predicate.name.starts_with("event."),
-                "{}",
-                predicate.name
-            );
+            assert_eq!(predicate.kind == PredicateKind::Event, predicate.name.starts_with("event."), "{}", predicate.name);
         }
         for word in &info.words {
             assert!(!word.is_empty() && !word.contains(char::is_whitespace));
@@ -346,8 +248,7 @@ fn names_and_sets_of_predicates_go_both_ways() {
 fn intentions_are_varied_and_hold_for_several_steps() {
     let mut env = game(None);
     let mut player = policy("2048", "greedy_merge", 0.3).unwrap();
-    let (mut counts, mut changes, mut steps) =
-        (std::collections::BTreeMap::<Tag, u32>::new(), 0u32, 0u32);
+    let (mut counts, mut changes, mut steps) = (std::collections::BTreeMap::<Tag, u32>::new(), 0u32, 0u32);
     for index in 0..64 {
         let seed = Split::Train.seed(2, index);
         env.reset(seed).unwrap();
@@ -365,10 +266,7 @@ fn intentions_are_varied_and_hold_for_several_steps() {
     }
     eprintln!("{counts:?}, {changes} changes in {steps} steps");
     assert!(counts.len() >= 6, "{counts:?}");
-    assert!(
-        counts.values().all(|&count| 10 * count <= 6 * steps),
-        "one tag covers nearly all: {counts:?}"
-    );
+    assert!(counts.values().all(|&count| 10 * count <= 6 * steps), "one tag covers nearly all: {counts:?}");
     assert!(3 * changes <= steps, "{changes} changes in {steps} steps");
 }
 
@@ -405,10 +303,7 @@ fn teachers_beat_random_play_by_their_margins() {
     ];
     for (name, margin) in margins {
         let gain = mean_return(name) - random;
-        assert!(
-            gain > margin,
-            "{name} is {gain:.0} above random, expected more than {margin}"
-        );
+        assert!(gain > margin, "{name} is {gain:.0} above random, expected more than {margin}");
     }
 }
 
@@ -428,9 +323,6 @@ fn the_random_stream_of_an_episode_stands_still() {
         }
         scores.push((env.steps(), inner(env.as_ref()).score()));
     }
-    assert_eq!(
-        scores,
-        [(200, 2_364), (200, 2_360), (200, 2_408), (200, 2_348)]
-    );
+    assert_eq!(scores, [(200, 2_364), (200, 2_360), (200, 2_408), (200, 2_348)]);
     assert_eq!(Split::Train.seed(7, 0), 8_380_598_104_573_794_695);
 }

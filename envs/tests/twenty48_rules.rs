@@ -11,9 +11,7 @@ type Cells = [[u8; 4]; 4];
 
 fn board_of(value: &Value) -> Board {
     let rows: Vec<Vec<u32>> = serde_json::from_value(value.clone()).unwrap();
-    Board::from_exponents(std::array::from_fn(|r| {
-        std::array::from_fn(|c| rows[r][c].checked_ilog2().unwrap_or(0) as u8)
-    }))
+    Board::from_exponents(std::array::from_fn(|r| std::array::from_fn(|c| rows[r][c].checked_ilog2().unwrap_or(0) as u8)))
 }
 
 #[test]
@@ -23,10 +21,7 @@ fn every_recorded_move_agrees_in_board_score_legality_and_end() {
     for line in BufReader::new(flate2::read::GzDecoder::new(packed.as_slice())).lines() {
         let record: Value = serde_json::from_str(&line.unwrap()).unwrap();
         if record["type"] == "header" {
-            let names: Vec<&str> = Direction::ALL
-                .iter()
-                .map(|direction| direction.as_str())
-                .collect();
+            let names: Vec<&str> = Direction::ALL.iter().map(|direction| direction.as_str()).collect();
             assert_eq!(record["actions"], serde_json::json!(names));
             continue;
         }
@@ -34,22 +29,10 @@ fn every_recorded_move_agrees_in_board_score_legality_and_end() {
         let slides = board.slides();
         for (slide, recorded) in slides.iter().zip(record["moves"].as_array().unwrap()) {
             assert_eq!(slide.after, board_of(&recorded["after"]), "{record}");
-            assert_eq!(
-                u64::from(slide.gain),
-                recorded["score"].as_u64().unwrap(),
-                "{record}"
-            );
-            assert_eq!(
-                slide.after != board,
-                recorded["legal"].as_bool().unwrap(),
-                "{record}"
-            );
+            assert_eq!(u64::from(slide.gain), recorded["score"].as_u64().unwrap(), "{record}");
+            assert_eq!(slide.after != board, recorded["legal"].as_bool().unwrap(), "{record}");
         }
-        assert_eq!(
-            slides.iter().all(|slide| slide.after == board),
-            record["over"].as_bool().unwrap(),
-            "{record}"
-        );
+        assert_eq!(slides.iter().all(|slide| slide.after == board), record["over"].as_bool().unwrap(), "{record}");
         boards += 1;
     }
     assert_eq!(boards, 150);
@@ -117,10 +100,7 @@ fn slow_disorder(cells: &Cells) -> i32 {
     let columns: Cells = std::array::from_fn(|c| cells.map(|row| row[c]));
     let mut sum = 0;
     for line in cells.iter().chain(&columns) {
-        let changes = || {
-            line.windows(2)
-                .map(|pair| i32::from(pair[1]) - i32::from(pair[0]))
-        };
+        let changes = || line.windows(2).map(|pair| i32::from(pair[1]) - i32::from(pair[0]));
         let rise: i32 = changes().map(|change| change.max(0)).sum();
         let fall: i32 = changes().map(|change| (-change).max(0)).sum();
         sum += rise.min(fall);

@@ -38,8 +38,7 @@ pub(crate) fn dot(a: &[f32], b: &[f32]) -> f32 {
             lanes[lane] += a[lane] * b[lane];
         }
     }
-    let mut sum = ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5]))
-        + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
+    let mut sum = ((lanes[0] + lanes[4]) + (lanes[1] + lanes[5])) + ((lanes[2] + lanes[6]) + (lanes[3] + lanes[7]));
     for (a, b) in a_rest.iter().zip(b_rest) {
         sum += a * b;
     }
@@ -66,10 +65,7 @@ pub(crate) fn exp(x: f32) -> f32 {
     let whole = (scaled + ROUND) - ROUND;
     // ln 2 in two parts keeps the rest exact where `x / ln 2` is large.
     let rest = (x - whole * 0.693_359_4) + whole * 2.121_944_4e-4;
-    let tail = 0.5
-        + rest
-            * (0.166_666_67
-                + rest * (0.041_666_67 + rest * (0.008_333_334 + rest * 0.001_388_889)));
+    let tail = 0.5 + rest * (0.166_666_67 + rest * (0.041_666_67 + rest * (0.008_333_334 + rest * 0.001_388_889)));
     let power = 1.0 + rest + rest * rest * tail;
     f32::from_bits(((whole as i32).wrapping_add(127) as u32) << 23) * power
 }

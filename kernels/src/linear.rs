@@ -24,14 +24,8 @@ fn product(m: usize, n: usize, k: usize, a: Strided<'_>, b: Strided<'_>, out: &m
         out.fill(0.0);
         return;
     }
-    assert!(
-        a.data.len() > (m - 1) * a.row + (k - 1) * a.column,
-        "left operand is shorter than its shape"
-    );
-    assert!(
-        b.data.len() > (k - 1) * b.row + (n - 1) * b.column,
-        "right operand is shorter than its shape"
-    );
+    assert!(a.data.len() > (m - 1) * a.row + (k - 1) * a.column, "left operand is shorter than its shape");
+    assert!(b.data.len() > (k - 1) * b.row + (n - 1) * b.column, "right operand is shorter than its shape");
     assert!(out.len() >= m * n, "result is shorter than its shape");
     // SAFETY: the assertions above bound every address that the strides reach; `out` is borrowed exclusively.
     unsafe {
@@ -62,41 +56,15 @@ fn product(m: usize, n: usize, k: usize, a: Strided<'_>, b: Strided<'_>, out: &m
 /// Rows of `x` times a matrix `[width, out_width]`, padded to [`MIN_ROWS`].
 fn rows_times(x: &[f32], width: usize, out_width: usize, matrix: Strided<'_>, y: &mut [f32]) {
     let rows = x.len() / width.max(1);
-    assert!(
-        y.len() == rows * out_width,
-        "result of {rows} rows of {out_width} has {} floats",
-        y.len()
-    );
+    assert!(y.len() == rows * out_width, "result of {rows} rows of {out_width} has {} floats", y.len());
     if rows >= MIN_ROWS || rows == 0 {
-        product(
-            rows,
-            out_width,
-            width,
-            Strided {
-                data: x,
-                row: width,
-                column: 1,
-            },
-            matrix,
-            y,
-        );
+        product(rows, out_width, width, Strided { data: x, row: width, column: 1 }, matrix, y);
         return;
     }
     let mut padded = vec![0f32; MIN_ROWS * width];
     padded[..x.len()].copy_from_slice(x);
     let mut result = vec![0f32; MIN_ROWS * out_width];
-    product(
-        MIN_ROWS,
-        out_width,
-        width,
-        Strided {
-            data: &padded,
-            row: width,
-            column: 1,
-        },
-        matrix,
-        &mut result,
-    );
+    product(MIN_ROWS, out_width, width, Strided { data: &padded, row: width, column: 1 }, matrix, &mut result);
     y.copy_from_slice(&result[..rows * out_width]);
 }
 
@@ -105,17 +73,7 @@ fn rows_times(x: &[f32], width: usize, out_width: usize, matrix: Strided<'_>, y:
 /// # Panics
 /// When a slice does not fit these shapes.
 pub fn linear(x: &[f32], w: &[f32], inputs: usize, outputs: usize, y: &mut [f32]) {
-    rows_times(
-        x,
-        inputs,
-        outputs,
-        Strided {
-            data: w,
-            row: 1,
-            column: inputs,
-        },
-        y,
-    );
+    rows_times(x, inputs, outputs, Strided { data: w, row: 1, column: inputs }, y);
 }
 
 /// Gradient of [`linear`] with respect to `x`: `dx = g · W`, `g` `[rows, outputs]`.
@@ -123,17 +81,7 @@ pub fn linear(x: &[f32], w: &[f32], inputs: usize, outputs: usize, y: &mut [f32]
 /// # Panics
 /// When a slice does not fit these shapes.
 pub fn linear_input_gradient(g: &[f32], w: &[f32], inputs: usize, outputs: usize, dx: &mut [f32]) {
-    rows_times(
-        g,
-        outputs,
-        inputs,
-        Strided {
-            data: w,
-            row: inputs,
-            column: 1,
-        },
-        dx,
-    );
+    rows_times(g, outputs, inputs, Strided { data: w, row: inputs, column: 1 }, dx);
 }
 
 /// Gradient of [`linear`] with respect to `W`: `dw = gᵀ · x`, a sum over rows. Frozen weights leave this product out.
@@ -142,18 +90,7 @@ pub fn linear_input_gradient(g: &[f32], w: &[f32], inputs: usize, outputs: usize
 /// When a slice does not fit these shapes.
 pub fn linear_weight_gradient(g: &[f32], x: &[f32], inputs: usize, outputs: usize, dw: &mut [f32]) {
     let rows = x.len() / inputs.max(1);
-    let (g, x) = (
-        Strided {
-            data: g,
-            row: 1,
-            column: outputs,
-        },
-        Strided {
-            data: x,
-            row: inputs,
-            column: 1,
-        },
-    );
+    let (g, x) = (Strided { data: g, row: 1, column: outputs }, Strided { data: x, row: inputs, column: 1 });
     product(outputs, inputs, rows, g, x, dw);
 }
 

@@ -24,11 +24,7 @@ impl RotaryTable {
             position as f64 * base.powf(-2.0 * i as f64 / head_dim as f64)
         };
         let angles: Vec<f64> = (0..positions * half).map(angle).collect();
-        Self {
-            head_dim,
-            cos: angles.iter().map(|a| a.cos() as f32).collect(),
-            sin: angles.iter().map(|a| a.sin() as f32).collect(),
-        }
+        Self { head_dim, cos: angles.iter().map(|a| a.cos() as f32).collect(), sin: angles.iter().map(|a| a.sin() as f32).collect() }
     }
 
     /// The tables from position `first` on, which is what a pass over the last positions alone needs.

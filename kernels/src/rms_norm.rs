@@ -10,14 +10,7 @@ pub(crate) fn inverse_rms(row: &[f32], epsilon: f32) -> f32 {
 
 /// Gradient of one row: writes `dx`, adds to `dw`.
 #[inline(always)]
-pub(crate) fn row_gradient(
-    x: &[f32],
-    w: &[f32],
-    g: &[f32],
-    epsilon: f32,
-    dx: &mut [f32],
-    dw: &mut [f32],
-) {
+pub(crate) fn row_gradient(x: &[f32], w: &[f32], g: &[f32], epsilon: f32, dx: &mut [f32], dw: &mut [f32]) {
     let r = inverse_rms(x, epsilon);
     for (((dx, dw), (g, w)), x) in dx.iter_mut().zip(dw.iter_mut()).zip(g.iter().zip(w)).zip(x) {
         *dx = g * w;

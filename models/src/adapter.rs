@@ -35,27 +35,14 @@ impl Adapter {
             };
             (name.clone(), NamedTensor { name, shape, data })
         });
-        Ok(Self {
-            rank,
-            alpha,
-            tensors: tensors.collect(),
-        })
+        Ok(Self { rank, alpha, tensors: tensors.collect() })
     }
 
     /// An adapter of the given tensors, which must be exactly those that `config` and `rank` ask for, in any order. Names are the
     /// base's with `lora_A` or `lora_B` before `weight`: `model.layers.0.self_attn.q_proj.lora_A.weight`.
-    pub fn new(
-        config: &ModelConfig,
-        rank: usize,
-        alpha: f64,
-        tensors: Vec<NamedTensor>,
-    ) -> Result<Self> {
+    pub fn new(config: &ModelConfig, rank: usize, alpha: f64, tensors: Vec<NamedTensor>) -> Result<Self> {
         let tensors = tensors.into_iter().map(|t| (t.name.clone(), t)).collect();
-        let adapter = Self {
-            rank,
-            alpha,
-            tensors,
-        };
+        let adapter = Self { rank, alpha, tensors };
         adapter.check(config)?;
         Ok(adapter)
     }
@@ -85,17 +72,10 @@ impl Adapter {
         check_scale(self.rank, self.alpha)?;
         let expected = shapes(config, self.rank);
         for (name, shape) in &expected {
-            let tensor = self
-                .tensors
-                .get(name)
-                .ok_or_else(|| ModelError::MissingTensor { name: name.clone() })?;
+            let tensor = self.tensors.get(name).ok_or_else(|| ModelError::MissingTensor { name: name.clone() })?;
             tensor.expect_shape(shape)?;
         }
-        match self
-            .tensors
-            .keys()
-            .find(|name| !expected.contains_key(*name))
-        {
+        match self.tensors.keys().find(|name| !expected.contains_key(*name)) {
             Some(name) => Err(ModelError::UnexpectedTensor { name: name.clone() }),
             None => Ok(()),
         }
@@ -105,9 +85,7 @@ impl Adapter {
     pub(crate) fn pair(&self, module: &str) -> Result<(&NamedTensor, &NamedTensor)> {
         let find = |letter| {
             let name = format!("{module}.lora_{letter}.weight");
-            self.tensors
-                .get(&name)
-                .ok_or(ModelError::MissingTensor { name })
+            self.tensors.get(&name).ok_or(ModelError::MissingTensor { name })
         };
         Ok((find('A')?, find('B')?))
     }
@@ -117,10 +95,7 @@ impl Adapter {
         let (a, b) = self.pair(module)?;
         let inputs = a.shape.get(1).copied().unwrap_or(1);
         let mut merged = base.data.clone();
-        for (row, b) in merged
-            .chunks_exact_mut(inputs)
-            .zip(b.data.chunks_exact(self.rank))
-        {
+        for (row, b) in merged.chunks_exact_mut(inputs).zip(b.data.chunks_exact(self.rank)) {
             for (a, b) in a.data.chunks_exact(inputs).zip(b) {
                 let factor = self.scale() * b;
                 for (row, a) in row.iter_mut().zip(a) {
@@ -136,16 +111,9 @@ impl Adapter {
         let (a, b) = self.pair(module)?;
         let inputs = a.shape.get(1).copied().unwrap_or(1);
         let (mut da, mut db) = (vec![0f32; a.data.len()], vec![0f32; b.data.len()]);
-        let rows = dw
-            .chunks_exact(inputs)
-            .zip(b.data.chunks_exact(self.rank))
-            .zip(db.chunks_exact_mut(self.rank));
+        let rows = dw.chunks_exact(inputs).zip(b.data.chunks_exact(self.rank)).zip(db.chunks_exact_mut(self.rank));
         for ((dw, b), db) in rows {
-            let ranks = a
-                .data
-                .chunks_exact(inputs)
-                .zip(da.chunks_exact_mut(inputs))
-                .zip(b.iter().zip(db));
+            let ranks = a.data.chunks_exact(inputs).zip(da.chunks_exact_mut(inputs)).zip(b.iter().zip(db));
             for ((a, da), (b, db)) in ranks {
                 let factor = self.scale() * b;
                 let mut sum = 0f32;
@@ -166,27 +134,18 @@ fn is_a(name: &str) -> bool {
 
 fn check_scale(rank: usize, alpha: f64) -> Result<()> {
     if rank == 0 || rank > MAX_RANK {
-        return Err(ModelError::Adapter(format!(
-            "rank is {rank}, must be 1 to {MAX_RANK}"
-        )));
+        return Err(ModelError::Adapter(format!("rank is {rank}, must be 1 to {MAX_RANK}")));
     }
     if !(alpha.is_finite() && alpha > 0.0) {
-        return Err(ModelError::Adapter(format!(
-            "alpha is {alpha}, must be above 0"
-        )));
+        return Err(ModelError::Adapter(format!("alpha is {alpha}, must be above 0")));
     }
     Ok(())
 }
 
 /// Module paths of all adapted layers, sorted.
 pub(crate) fn modules(config: &ModelConfig) -> Vec<String> {
-    let mut modules: Vec<String> = (0..config.layers)
-        .flat_map(|layer| {
-            LINEAR_MODULES
-                .iter()
-                .map(move |module| format!("model.layers.{layer}.{module}"))
-        })
-        .collect();
+    let mut modules: Vec<String> =
+        (0..config.layers).flat_map(|layer| LINEAR_MODULES.iter().map(move |module| format!("model.layers.{layer}.{module}"))).collect();
     modules.sort();
     modules
 }

@@ -44,53 +44,29 @@ impl Prompted for Request<'_> {
 
 /// Cuts items that are sorted by length into chunks of one length and at most `size` items.
 pub(crate) fn chunks<T: Prompted>(items: &[T], size: usize) -> Vec<&[T]> {
-    items
-        .chunk_by(|a, b| a.length() == b.length())
-        .flat_map(|group| group.chunks(size))
-        .collect()
+    items.chunk_by(|a, b| a.length() == b.length()).flat_map(|group| group.chunks(size)).collect()
 }
 
 /// Applies `work` to every item, item `i` on thread `i mod threads`, and returns the results in the order of the items. The first
 /// error in that order is returned.
-pub(crate) fn in_parallel<T: Sync, R: Send>(
-    items: &[T],
-    threads: usize,
-    work: impl Fn(&T) -> Result<R> + Sync,
-) -> Result<Vec<R>> {
+pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, work: impl Fn(&T) -> Result<R> + Sync) -> Result<Vec<R>> {
     let threads = threads.clamp(1, items.len().max(1));
     if threads == 1 {
         return items.iter().map(work).collect();
     }
-    let share = |thread: usize| -> Vec<Result<R>> {
-        items
-            .iter()
-            .skip(thread)
-            .step_by(threads)
-            .map(&work)
-            .collect()
-    };
+    let share = |thread: usize| -> Vec<Result<R>> { items.iter().skip(thread).step_by(threads).map(&work).collect() };
     let shares: Vec<std::thread::Result<Vec<Result<R>>>> = std::thread::scope(|scope| {
         let share = &share;
-        let others: Vec<_> = (1..threads)
-            .map(|thread| scope.spawn(move || share(thread)))
-            .collect();
+        let others: Vec<_> = (1..threads).map(|thread| scope.spawn(move || share(thread))).collect();
         let first = share(0);
-        std::iter::once(Ok(first))
-            .chain(others.into_iter().map(|handle| handle.join()))
-            .collect()
+        std::iter::once(Ok(first)).chain(others.into_iter().map(|handle| handle.join())).collect()
     });
     let mut shares = shares
         .into_iter()
-        .map(|share| {
-            share
-                .map(Vec::into_iter)
-                .map_err(|_| ModelError::Internal("a worker thread panicked".into()))
-        })
+        .map(|share| share.map(Vec::into_iter).map_err(|_| ModelError::Internal("a worker thread panicked".into())))
         .collect::<Result<Vec<_>>>()?;
     let missing = || ModelError::Internal("a worker thread left work undone".into());
-    (0..items.len())
-        .map(|i| shares[i % threads].next().ok_or_else(missing)?)
-        .collect()
+    (0..items.len()).map(|i| shares[i % threads].next().ok_or_else(missing)?).collect()
 }
 
 /// The rows of a two-dimensional tensor.
@@ -114,9 +90,7 @@ mod tests {
 
     #[test]
     fn a_panicking_thread_is_an_error() {
-        let result = in_parallel(&[0, 1, 2, 3], 2, |i| {
-            if *i == 1 { panic!("broken") } else { Ok(*i) }
-        });
+        let result = in_parallel(&[0, 1, 2, 3], 2, |i| if *i == 1 { panic!("broken") } else { Ok(*i) });
         assert!(matches!(result, Err(ModelError::Internal(_))));
     }
 }

@@ -11,19 +11,13 @@ use rand::{Rng, RngExt};
 /// No options, a temperature out of range, or a logit that is not finite.
 pub fn log_softmax(logits: &[f32], temperature: f64) -> Result<Vec<f64>> {
     if !(temperature.is_finite() && temperature > 0.0) {
-        return Err(ModelError::Setting {
-            name: "temperature",
-            value: temperature,
-            expected: "above 0",
-        });
+        return Err(ModelError::Setting { name: "temperature", value: temperature, expected: "above 0" });
     }
     if logits.is_empty() {
         return Err(ModelError::NoOptions);
     }
     if let Some(index) = logits.iter().position(|l| !l.is_finite()) {
-        return Err(ModelError::NonFinite {
-            what: format!("the logit of option {index}"),
-        });
+        return Err(ModelError::NonFinite { what: format!("the logit of option {index}") });
     }
     let scaled: Vec<f64> = logits.iter().map(|l| f64::from(*l) / temperature).collect();
     let largest = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -41,10 +35,7 @@ pub fn sample(log_probs: &[f64], rng: &mut impl Rng) -> usize {
         }
     }
     // Rounding can leave a remainder: it belongs to the last option that is possible at all.
-    log_probs
-        .iter()
-        .rposition(|l| *l > f64::NEG_INFINITY)
-        .unwrap_or(0)
+    log_probs.iter().rposition(|l| *l > f64::NEG_INFINITY).unwrap_or(0)
 }
 
 /// The option with the largest number; the lowest index among equals.
@@ -60,20 +51,12 @@ pub fn greedy<T: PartialOrd>(scores: &[T]) -> usize {
 
 /// Entropy in nats.
 pub fn entropy(log_probs: &[f64]) -> f64 {
-    -log_probs
-        .iter()
-        .filter(|l| **l > f64::NEG_INFINITY)
-        .map(|l| l.exp() * l)
-        .sum::<f64>()
+    -log_probs.iter().filter(|l| **l > f64::NEG_INFINITY).map(|l| l.exp() * l).sum::<f64>()
 }
 
 /// Exact Kullback–Leibler divergence `KL(p ‖ q)` in nats, over options in the same order.
 pub fn kl(p: &[f64], q: &[f64]) -> f64 {
-    p.iter()
-        .zip(q)
-        .filter(|(p, _)| **p > f64::NEG_INFINITY)
-        .map(|(p, q)| p.exp() * (p - q))
-        .sum()
+    p.iter().zip(q).filter(|(p, _)| **p > f64::NEG_INFINITY).map(|(p, q)| p.exp() * (p - q)).sum()
 }
 
 /// The estimator `k3 = r − 1 − ln r` with `r = π_reference / π` of `KL(π ‖ reference)`, for one sampled token of a text.
@@ -85,22 +68,14 @@ pub fn kl_k3(log_prob: f64, reference: f64) -> f64 {
 /// Derivatives of `ln π(chosen)` with respect to the logits: `(1[i = chosen] − π_i) / temperature`.
 pub fn d_log_prob(log_probs: &[f64], chosen: usize, temperature: f64) -> Vec<f64> {
     let hit = |index: usize| if index == chosen { 1.0 } else { 0.0 };
-    log_probs
-        .iter()
-        .enumerate()
-        .map(|(i, l)| (hit(i) - l.exp()) / temperature)
-        .collect()
+    log_probs.iter().enumerate().map(|(i, l)| (hit(i) - l.exp()) / temperature).collect()
 }
 
 /// Derivatives of `KL(p ‖ q)` with respect to the logits of `p`: `p_i (ln p_i − ln q_i − KL) / temperature`.
 pub fn d_kl(p: &[f64], q: &[f64], temperature: f64) -> Vec<f64> {
     let total = kl(p, q);
     let term = |(p, q): (&f64, &f64)| {
-        if *p > f64::NEG_INFINITY {
-            p.exp() * (p - q - total) / temperature
-        } else {
-            0.0
-        }
+        if *p > f64::NEG_INFINITY { p.exp() * (p - q - total) / temperature } else { 0.0 }
     };
     p.iter().zip(q).map(term).collect()
 }
@@ -109,11 +84,7 @@ pub fn d_kl(p: &[f64], q: &[f64], temperature: f64) -> Vec<f64> {
 pub fn d_entropy(p: &[f64], temperature: f64) -> Vec<f64> {
     let total = entropy(p);
     let term = |p: &f64| {
-        if *p > f64::NEG_INFINITY {
-            -p.exp() * (p + total) / temperature
-        } else {
-            0.0
-        }
+        if *p > f64::NEG_INFINITY { -p.exp() * (p + total) / temperature } else { 0.0 }
     };
     p.iter().map(term).collect()
 }
@@ -168,24 +139,14 @@ mod tests {
             assert!((slope(&|l| entropy(l)) - d_entropy(&p, t)[i]).abs() < 1e-4);
         }
         assert!(kl(&p, &p).abs() < 1e-15 && kl(&p, &reference) > 0.0);
-        let mean: f64 = p
-            .iter()
-            .zip(&reference)
-            .map(|(p, q)| p.exp() * kl_k3(*p, *q))
-            .sum();
+        let mean: f64 = p.iter().zip(&reference).map(|(p, q)| p.exp() * kl_k3(*p, *q)).sum();
         assert!((mean - kl(&p, &reference)).abs() < 1e-12);
     }
 
     #[test]
     fn numbers_that_are_not_finite_are_refused() {
-        assert!(matches!(
-            log_softmax(&[0.0, f32::NAN], 1.0),
-            Err(ModelError::NonFinite { .. })
-        ));
-        assert!(matches!(
-            log_softmax(&[0.0], 0.0),
-            Err(ModelError::Setting { .. })
-        ));
+        assert!(matches!(log_softmax(&[0.0, f32::NAN], 1.0), Err(ModelError::NonFinite { .. })));
+        assert!(matches!(log_softmax(&[0.0], 0.0), Err(ModelError::Setting { .. })));
         assert!(matches!(log_softmax(&[], 1.0), Err(ModelError::NoOptions)));
     }
 }

@@ -46,15 +46,8 @@ fn default_positions() -> usize {
 }
 
 /// The seven linear layers of a block, which are also the targets of an adapter: module path within the block.
-pub const LINEAR_MODULES: [&str; 7] = [
-    "self_attn.q_proj",
-    "self_attn.k_proj",
-    "self_attn.v_proj",
-    "self_attn.o_proj",
-    "mlp.gate_proj",
-    "mlp.up_proj",
-    "mlp.down_proj",
-];
+pub const LINEAR_MODULES: [&str; 7] =
+    ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"];
 
 impl ModelConfig {
     /// The embedded model of `size` (`"0.1M"` or `"0.3M"` parameters) over `vocab_size` tokens.
@@ -99,34 +92,21 @@ impl ModelConfig {
         ];
         for (name, value, most) in sizes {
             if value == 0 || value > most {
-                return Err(ModelError::Config(format!(
-                    "{name} is {value}, must be 1 to {most}"
-                )));
+                return Err(ModelError::Config(format!("{name} is {value}, must be 1 to {most}")));
             }
         }
         if !self.heads.is_multiple_of(self.kv_heads) {
             let (heads, kv) = (self.heads, self.kv_heads);
-            return Err(ModelError::Config(format!(
-                "{heads} heads cannot share {kv} key and value heads evenly"
-            )));
+            return Err(ModelError::Config(format!("{heads} heads cannot share {kv} key and value heads evenly")));
         }
         if !self.head_dim.is_multiple_of(2) {
-            return Err(ModelError::Config(format!(
-                "head_dim is {}, must be even",
-                self.head_dim
-            )));
+            return Err(ModelError::Config(format!("head_dim is {}, must be even", self.head_dim)));
         }
         if !(self.rope_theta.is_finite() && self.rope_theta > 1.0) {
-            return Err(ModelError::Config(format!(
-                "rope_theta is {}, must be above 1",
-                self.rope_theta
-            )));
+            return Err(ModelError::Config(format!("rope_theta is {}, must be above 1", self.rope_theta)));
         }
         if !(self.rms_norm_eps > 0.0 && self.rms_norm_eps < 1.0) {
-            return Err(ModelError::Config(format!(
-                "rms_norm_eps is {}, must lie in (0, 1)",
-                self.rms_norm_eps
-            )));
+            return Err(ModelError::Config(format!("rms_norm_eps is {}, must lie in (0, 1)", self.rms_norm_eps)));
         }
         Ok(())
     }
@@ -147,17 +127,11 @@ impl ModelConfig {
     /// Hugging Face names and shapes of all tensors, sorted by name.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let mut tensors = vec![
-            (
-                "model.embed_tokens.weight".to_owned(),
-                vec![self.vocab_size, self.hidden],
-            ),
+            ("model.embed_tokens.weight".to_owned(), vec![self.vocab_size, self.hidden]),
             ("model.norm.weight".to_owned(), vec![self.hidden]),
         ];
         if !self.tie_word_embeddings {
-            tensors.push((
-                "lm_head.weight".to_owned(),
-                vec![self.vocab_size, self.hidden],
-            ));
+            tensors.push(("lm_head.weight".to_owned(), vec![self.vocab_size, self.hidden]));
         }
         for layer in 0..self.layers {
             let prefix = format!("model.layers.{layer}");
@@ -194,21 +168,10 @@ mod tests {
     #[test]
     fn embedded_sizes_are_what_they_say() {
         let small = ModelConfig::embedded("0.1M", 128).unwrap();
-        assert!(
-            (95_000..115_000).contains(&small.parameters()),
-            "{}",
-            small.parameters()
-        );
+        assert!((95_000..115_000).contains(&small.parameters()), "{}", small.parameters());
         let large = ModelConfig::embedded("0.3M", 128).unwrap();
-        assert!(
-            (270_000..330_000).contains(&large.parameters()),
-            "{}",
-            large.parameters()
-        );
-        assert!(matches!(
-            ModelConfig::embedded("7B", 128),
-            Err(ModelError::UnknownSize(_))
-        ));
+        assert!((270_000..330_000).contains(&large.parameters()), "{}", large.parameters());
+        assert!(matches!(ModelConfig::embedded("7B", 128), Err(ModelError::UnknownSize(_))));
     }
 
     #[test]
@@ -224,10 +187,7 @@ mod tests {
         ] {
             let mut bad = good.clone();
             change(&mut bad);
-            assert!(
-                matches!(bad.validate(), Err(ModelError::Config(_))),
-                "{bad:?}"
-            );
+            assert!(matches!(bad.validate(), Err(ModelError::Config(_))), "{bad:?}");
         }
     }
 }

@@ -131,9 +131,6 @@ pub enum ModelError {
 impl ModelError {
     /// A fault of `path`.
     pub(crate) fn file(path: &std::path::Path, reason: impl ToString) -> Self {
-        Self::File {
-            path: path.to_path_buf(),
-            reason: reason.to_string(),
-        }
+        Self::File { path: path.to_path_buf(), reason: reason.to_string() }
     }
 }

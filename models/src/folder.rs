@@ -30,8 +30,7 @@ impl Model {
     /// # Errors
     /// When the folder or a file cannot be written.
     pub fn save_base(&self, folder: &Path) -> Result<()> {
-        let mut config =
-            serde_json::to_value(self.config()).map_err(|e| ModelError::file(folder, e))?;
+        let mut config = serde_json::to_value(self.config()).map_err(|e| ModelError::file(folder, e))?;
         if let Some(config) = config.as_object_mut() {
             config.insert("architectures".into(), json!(["Qwen3ForCausalLM"]));
             config.insert("model_type".into(), json!("qwen3"));
@@ -40,11 +39,7 @@ impl Model {
             config.insert("torch_dtype".into(), json!("float32"));
         }
         let tensors = self.base_tensors();
-        write_folder(
-            folder,
-            ("model.safetensors", &tensors_to_bytes(&tensors)?),
-            ("config.json", &config),
-        )
+        write_folder(folder, ("model.safetensors", &tensors_to_bytes(&tensors)?), ("config.json", &config))
     }
 
     /// Reads a base from a Hugging Face folder with one tensor file.
@@ -60,10 +55,7 @@ impl Model {
         let kind: Kind = read_json(&path)?;
         if kind.model_type != "qwen3" {
             let kind: String = kind.model_type.chars().take(40).collect();
-            return Err(ModelError::file(
-                &path,
-                format!("model_type is {kind:?}, must be \"qwen3\""),
-            ));
+            return Err(ModelError::file(&path, format!("model_type is {kind:?}, must be \"qwen3\"")));
         }
         let config: ModelConfig = read_json(&path)?;
         config.validate().map_err(|e| ModelError::file(&path, e))?;
@@ -119,16 +111,9 @@ impl Adapter {
     /// # Errors
     /// When the folder or a file cannot be written.
     pub fn save(&self, folder: &Path, base_name: &str) -> Result<()> {
-        let modules: BTreeSet<&str> = LINEAR_MODULES
-            .iter()
-            .filter_map(|m| m.rsplit('.').next())
-            .collect();
+        let modules: BTreeSet<&str> = LINEAR_MODULES.iter().filter_map(|m| m.rsplit('.').next()).collect();
         // A whole number is written as one, as PEFT does.
-        let alpha = if self.alpha().fract() == 0.0 && self.alpha() < 1e9 {
-            json!(self.alpha() as u64)
-        } else {
-            json!(self.alpha())
-        };
+        let alpha = if self.alpha().fract() == 0.0 && self.alpha() < 1e9 { json!(self.alpha() as u64) } else { json!(self.alpha()) };
         let config = json!({
             "base_model_name_or_path": base_name,
             "bias": "none",
@@ -145,16 +130,9 @@ impl Adapter {
             "use_dora": false,
             "use_rslora": false,
         });
-        let prefixed = |t: &NamedTensor| NamedTensor {
-            name: format!("{PEFT_PREFIX}{}", t.name),
-            ..t.clone()
-        };
+        let prefixed = |t: &NamedTensor| NamedTensor { name: format!("{PEFT_PREFIX}{}", t.name), ..t.clone() };
         let tensors: Vec<NamedTensor> = self.tensors().map(prefixed).collect();
-        write_folder(
-            folder,
-            ("adapter_model.safetensors", &tensors_to_bytes(&tensors)?),
-            ("adapter_config.json", &config),
-        )
+        write_folder(folder, ("adapter_model.safetensors", &tensors_to_bytes(&tensors)?), ("adapter_config.json", &config))
     }
 
     /// Reads an adapter for a model of `config` from a PEFT folder.
@@ -169,20 +147,14 @@ impl Adapter {
             return Err(ModelError::file(&path, format!("r is {}", peft.r)));
         }
         let shapes = crate::adapter::shapes(config, peft.r);
-        let floats = shapes
-            .values()
-            .map(|s| s.iter().map(|n| *n as u64).product::<u64>())
-            .sum();
+        let floats = shapes.values().map(|s| s.iter().map(|n| *n as u64).product::<u64>()).sum();
         let path = folder.join("adapter_model.safetensors");
         let mut tensors = read_tensors(&path, floats)?;
         for tensor in &mut tensors {
             match tensor.name.strip_prefix(PEFT_PREFIX) {
                 Some(name) => tensor.name = name.to_owned(),
                 None => {
-                    return Err(ModelError::file(
-                        &path,
-                        format!("tensor {:?} has no PEFT name", shown(&tensor.name)),
-                    ));
+                    return Err(ModelError::file(&path, format!("tensor {:?} has no PEFT name", shown(&tensor.name))));
                 }
             }
         }
@@ -195,22 +167,15 @@ impl Adapter {
 /// # Errors
 /// A tensor whose floats do not fill its shape.
 pub fn tensors_to_bytes(tensors: &[NamedTensor]) -> Result<Vec<u8>> {
-    let bytes: Vec<Vec<u8>> = tensors
-        .iter()
-        .map(|t| t.data.iter().flat_map(|x| x.to_le_bytes()).collect())
-        .collect();
+    let bytes: Vec<Vec<u8>> = tensors.iter().map(|t| t.data.iter().flat_map(|x| x.to_le_bytes()).collect()).collect();
     let mut views = Vec::with_capacity(tensors.len());
     for (tensor, bytes) in tensors.iter().zip(&bytes) {
         let view = TensorView::new(Dtype::F32, tensor.shape.clone(), bytes);
-        views.push((
-            tensor.name.as_str(),
-            view.map_err(|e| ModelError::Safetensors(e.to_string()))?,
-        ));
+        views.push((tensor.name.as_str(), view.map_err(|e| ModelError::Safetensors(e.to_string()))?));
     }
     // One entry only: the order of a map with several would reach the bytes.
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    safetensors::serialize(views, Some(metadata))
-        .map_err(|e| ModelError::Safetensors(e.to_string()))
+    safetensors::serialize(views, Some(metadata)).map_err(|e| ModelError::Safetensors(e.to_string()))
 }
 
 /// Tensors from the bytes of a safetensors file, sorted by name; half precisions become `f32`.
@@ -218,42 +183,20 @@ pub fn tensors_to_bytes(tensors: &[NamedTensor]) -> Result<Vec<u8>> {
 /// # Errors
 /// Bytes that are no safetensors file, are cut short or hold something after their tensors; other types than floats.
 pub fn tensors_from_bytes(bytes: &[u8]) -> Result<Vec<NamedTensor>> {
-    let file =
-        SafeTensors::deserialize(bytes).map_err(|e| ModelError::Safetensors(e.to_string()))?;
+    let file = SafeTensors::deserialize(bytes).map_err(|e| ModelError::Safetensors(e.to_string()))?;
     let mut tensors = Vec::new();
     for (name, view) in file.tensors() {
         let bytes = view.data();
         let data: Vec<f32> = match view.dtype() {
-            Dtype::F32 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| f32::from_le_bytes(*b))
-                .collect(),
-            Dtype::BF16 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16))
-                .collect(),
-            Dtype::F16 => bytes
-                .as_chunks()
-                .0
-                .iter()
-                .map(|b| half_to_single(u16::from_le_bytes(*b)))
-                .collect(),
+            Dtype::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            Dtype::BF16 => bytes.as_chunks().0.iter().map(|b| f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16)).collect(),
+            Dtype::F16 => bytes.as_chunks().0.iter().map(|b| half_to_single(u16::from_le_bytes(*b))).collect(),
             other => {
                 let name = shown(&name);
-                return Err(ModelError::Safetensors(format!(
-                    "tensor {name:?} is of type {other:?}, must be F32, F16 or BF16"
-                )));
+                return Err(ModelError::Safetensors(format!("tensor {name:?} is of type {other:?}, must be F32, F16 or BF16")));
             }
         };
-        tensors.push(NamedTensor {
-            name,
-            shape: view.shape().to_vec(),
-            data,
-        });
+        tensors.push(NamedTensor { name, shape: view.shape().to_vec(), data });
     }
     tensors.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(tensors)
@@ -268,11 +211,7 @@ fn half_to_single(bits: u16) -> f32 {
         31 => f32::NAN,
         _ => (1.0 + fraction / 1024.0) * 2f32.powi(exponent - 15),
     };
-    if bits >> 15 == 1 {
-        -magnitude
-    } else {
-        magnitude
-    }
+    if bits >> 15 == 1 { -magnitude } else { magnitude }
 }
 
 /// A name from a file, cut for a message.
@@ -286,25 +225,16 @@ fn read_tensors(path: &Path, floats: u64) -> Result<Vec<NamedTensor>> {
     let len = regular_len(path, &file)?;
     let most = floats * 4 + MAX_HEADER_LEN + 8;
     if len > most {
-        return Err(ModelError::file(
-            path,
-            format!("the file has {len} bytes, a model of this size at most {most}"),
-        ));
+        return Err(ModelError::file(path, format!("the file has {len} bytes, a model of this size at most {most}")));
     }
     let mut prefix = [0u8; 8];
-    file.read_exact(&mut prefix)
-        .map_err(|_| ModelError::file(path, "the file is cut short"))?;
+    file.read_exact(&mut prefix).map_err(|_| ModelError::file(path, "the file is cut short"))?;
     let header = u64::from_le_bytes(prefix);
     if header > MAX_HEADER_LEN || header > len - 8 {
-        return Err(ModelError::file(
-            path,
-            format!("the header claims {header} bytes, the file has {len}"),
-        ));
+        return Err(ModelError::file(path, format!("the header claims {header} bytes, the file has {len}")));
     }
     let mut bytes = prefix.to_vec();
-    file.take(len - 8)
-        .read_to_end(&mut bytes)
-        .map_err(|e| ModelError::file(path, e))?;
+    file.take(len - 8).read_to_end(&mut bytes).map_err(|e| ModelError::file(path, e))?;
     tensors_from_bytes(&bytes).map_err(|e| ModelError::file(path, e))
 }
 
@@ -312,15 +242,10 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     let file = File::open(path).map_err(|e| ModelError::file(path, e))?;
     let len = regular_len(path, &file)?;
     if len > MAX_CONFIG_LEN {
-        return Err(ModelError::file(
-            path,
-            format!("the file has {len} bytes, at most {MAX_CONFIG_LEN} are read"),
-        ));
+        return Err(ModelError::file(path, format!("the file has {len} bytes, at most {MAX_CONFIG_LEN} are read")));
     }
     let mut text = String::new();
-    file.take(MAX_CONFIG_LEN)
-        .read_to_string(&mut text)
-        .map_err(|e| ModelError::file(path, e))?;
+    file.take(MAX_CONFIG_LEN).read_to_string(&mut text).map_err(|e| ModelError::file(path, e))?;
     serde_json::from_str(&text).map_err(|e| ModelError::file(path, e))
 }
 
@@ -334,11 +259,7 @@ fn regular_len(path: &Path, file: &File) -> Result<u64> {
 }
 
 /// Writes a tensor file and then the configuration that makes the folder a model.
-fn write_folder(
-    folder: &Path,
-    tensors: (&str, &[u8]),
-    config: (&str, &impl Serialize),
-) -> Result<()> {
+fn write_folder(folder: &Path, tensors: (&str, &[u8]), config: (&str, &impl Serialize)) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| ModelError::file(folder, e))?;
     let mut text = serde_json::to_vec_pretty(config.1).map_err(|e| ModelError::file(folder, e))?;
     text.push(b'\n');
@@ -356,8 +277,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> Result<()> {
         file.write_all(bytes)?;
         file.sync_all()?;
         std::fs::rename(&temporary, path)?;
-        path.parent()
-            .map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     };
     write().map_err(|error| {
         let _ = std::fs::remove_file(&temporary);

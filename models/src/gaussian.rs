@@ -11,10 +11,7 @@ pub(crate) struct Gaussian {
 
 impl Gaussian {
     pub(crate) fn new(seed: u64) -> Self {
-        Self {
-            rng: ChaCha8Rng::seed_from_u64(seed),
-            spare: None,
-        }
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), spare: None }
     }
 
     fn next(&mut self) -> f64 {
@@ -30,8 +27,6 @@ impl Gaussian {
 
     /// `count` numbers of mean 0 and the given deviation.
     pub(crate) fn fill(&mut self, count: usize, deviation: f64) -> Vec<f32> {
-        (0..count)
-            .map(|_| (self.next() * deviation) as f32)
-            .collect()
+        (0..count).map(|_| (self.next() * deviation) as f32).collect()
     }
 }

@@ -12,9 +12,7 @@ pub struct Gradient {
 impl Gradient {
     /// A gradient of the given tensors.
     pub(crate) fn new(tensors: impl Iterator<Item = NamedTensor>) -> Self {
-        Self {
-            tensors: tensors.collect(),
-        }
+        Self { tensors: tensors.collect() }
     }
 
     /// The tensors, sorted by name.
@@ -28,11 +26,7 @@ impl Gradient {
 
     /// Euclidean norm over all tensors, summed in `f64`.
     pub fn norm(&self) -> f64 {
-        let squares = self
-            .tensors
-            .iter()
-            .flat_map(|t| &t.data)
-            .map(|g| f64::from(*g) * f64::from(*g));
+        let squares = self.tensors.iter().flat_map(|t| &t.data).map(|g| f64::from(*g) * f64::from(*g));
         squares.sum::<f64>().sqrt()
     }
 
@@ -57,10 +51,7 @@ impl Gradient {
 
     /// Name of the first tensor with a number that is not finite.
     pub fn first_not_finite(&self) -> Option<&str> {
-        self.tensors
-            .iter()
-            .find(|t| t.data.iter().any(|g| !g.is_finite()))
-            .map(|t| t.name.as_str())
+        self.tensors.iter().find(|t| t.data.iter().any(|g| !g.is_finite())).map(|t| t.name.as_str())
     }
 
     /// Adds another gradient of the same model.
@@ -85,23 +76,14 @@ impl Gradient {
     }
 
     /// Checks that names and shapes are those of `tensors`.
-    pub(crate) fn check_fits<'a>(
-        &self,
-        tensors: impl ExactSizeIterator<Item = &'a NamedTensor>,
-    ) -> Result<()> {
+    pub(crate) fn check_fits<'a>(&self, tensors: impl ExactSizeIterator<Item = &'a NamedTensor>) -> Result<()> {
         if tensors.len() != self.tensors.len() {
             let (expected, found) = (tensors.len(), self.tensors.len());
-            return Err(ModelError::Length {
-                what: "tensors of a gradient",
-                expected,
-                found,
-            });
+            return Err(ModelError::Length { what: "tensors of a gradient", expected, found });
         }
         for (own, expected) in self.tensors.iter().zip(tensors) {
             if own.name != expected.name {
-                return Err(ModelError::UnexpectedTensor {
-                    name: own.name.clone(),
-                });
+                return Err(ModelError::UnexpectedTensor { name: own.name.clone() });
             }
             own.expect_shape(&expected.shape)?;
         }

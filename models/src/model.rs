@@ -36,30 +36,18 @@ impl Model {
     /// A configuration that cannot be; a tensor that is missing, superfluous or of the wrong shape.
     pub fn new(config: ModelConfig, base: Vec<NamedTensor>) -> Result<Self> {
         config.validate()?;
-        let mut given: BTreeMap<String, NamedTensor> =
-            base.into_iter().map(|t| (t.name.clone(), t)).collect();
+        let mut given: BTreeMap<String, NamedTensor> = base.into_iter().map(|t| (t.name.clone(), t)).collect();
         let mut checked = BTreeMap::new();
         for (name, shape) in config.tensors() {
-            let tensor = given
-                .remove(&name)
-                .ok_or_else(|| ModelError::MissingTensor { name: name.clone() })?;
+            let tensor = given.remove(&name).ok_or_else(|| ModelError::MissingTensor { name: name.clone() })?;
             tensor.expect_shape(&shape)?;
             checked.insert(name, tensor);
         }
         if let Some((name, _)) = given.pop_first() {
             return Err(ModelError::UnexpectedTensor { name });
         }
-        let rotary = Arc::new(RotaryTable::new(
-            config.head_dim,
-            config.max_positions,
-            config.rope_theta,
-        ));
-        Ok(Self {
-            config: Arc::new(config),
-            base: Arc::new(checked),
-            adapters: BTreeMap::new(),
-            rotary,
-        })
+        let rotary = Arc::new(RotaryTable::new(config.head_dim, config.max_positions, config.rope_theta));
+        Ok(Self { config: Arc::new(config), base: Arc::new(checked), adapters: BTreeMap::new(), rotary })
     }
 
     /// An untrained model. Norms are one; a linear layer is Gaussian with deviation `1 / sqrt(inputs)`, the two that write
@@ -73,20 +61,10 @@ impl Model {
             let count = shape.iter().product();
             let data = match shape.as_slice() {
                 [_, inputs] => {
-                    let residual =
-                        name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
-                    let depth = if residual {
-                        2.0 * config.layers as f64
-                    } else {
-                        1.0
-                    };
-                    let embedding =
-                        name.ends_with("embed_tokens.weight") || name == "lm_head.weight";
-                    let deviation = if embedding {
-                        0.02
-                    } else {
-                        1.0 / (*inputs as f64 * depth).sqrt()
-                    };
+                    let residual = name.ends_with("o_proj.weight") || name.ends_with("down_proj.weight");
+                    let depth = if residual { 2.0 * config.layers as f64 } else { 1.0 };
+                    let embedding = name.ends_with("embed_tokens.weight") || name == "lm_head.weight";
+                    let deviation = if embedding { 0.02 } else { 1.0 / (*inputs as f64 * depth).sqrt() };
                     gaussian.fill(count, deviation)
                 }
                 _ => vec![1.0; count],
@@ -128,10 +106,7 @@ impl Model {
     /// The same model with other base weights, and its adapters kept.
     pub(crate) fn with_base(&self, base: Vec<NamedTensor>) -> Result<Self> {
         let fresh = Self::new(self.config().clone(), base)?;
-        Ok(Self {
-            base: fresh.base,
-            ..self.clone()
-        })
+        Ok(Self { base: fresh.base, ..self.clone() })
     }
 
     /// The adapter called `name`.
@@ -142,10 +117,7 @@ impl Model {
         self.adapters
             .get(name)
             .map(Arc::as_ref)
-            .ok_or_else(|| ModelError::UnknownAdapter {
-                name: name.to_owned(),
-                known: self.adapters.keys().cloned().collect(),
-            })
+            .ok_or_else(|| ModelError::UnknownAdapter { name: name.to_owned(), known: self.adapters.keys().cloned().collect() })
     }
 
     /// Tensors of the adapter called `name`, sorted by name.
@@ -155,47 +127,28 @@ impl Model {
 
     /// A base tensor by name.
     pub(crate) fn base_tensor(&self, name: &str) -> Result<&NamedTensor> {
-        self.base
-            .get(name)
-            .ok_or_else(|| ModelError::MissingTensor {
-                name: name.to_owned(),
-            })
+        self.base.get(name).ok_or_else(|| ModelError::MissingTensor { name: name.to_owned() })
     }
 
     /// Checks a query's tokens against the vocabulary and its length against the longest prompt.
     pub(crate) fn check_query(&self, query: &Query<'_>) -> Result<()> {
         let most = self.config.max_positions;
         if query.prompt.is_empty() || query.prompt.len() > most {
-            return Err(ModelError::Prompt {
-                found: query.prompt.len(),
-                most,
-            });
+            return Err(ModelError::Prompt { found: query.prompt.len(), most });
         }
         if query.answers.is_empty() {
             return Err(ModelError::NoOptions);
         }
         let vocab_size = self.config.vocab_size;
-        match query
-            .prompt
-            .iter()
-            .chain(query.answers)
-            .find(|t| **t as usize >= vocab_size)
-        {
-            Some(token) => Err(ModelError::Token {
-                token: *token,
-                vocab_size,
-            }),
+        match query.prompt.iter().chain(query.answers).find(|t| **t as usize >= vocab_size) {
+            Some(token) => Err(ModelError::Token { token: *token, vocab_size }),
             None => Ok(()),
         }
     }
 
     /// Weights for a forward pass with `adapter` merged into the base, which costs nothing per token and gives scoring and training
     /// the same bits.
-    pub(crate) fn weights(
-        &self,
-        adapter: Option<&str>,
-        composition: Composition,
-    ) -> Result<Weights> {
+    pub(crate) fn weights(&self, adapter: Option<&str>, composition: Composition) -> Result<Weights> {
         let adapter = adapter.map(|name| self.adapter(name)).transpose()?;
         let projection = |module: &str| -> Result<Projection> {
             let base = self.base_tensor(&format!("{module}.weight"))?;
@@ -203,11 +156,7 @@ impl Model {
                 Some(adapter) => adapter.merged(module, base)?,
                 None => base.data.clone(),
             };
-            Ok(Projection::Dense(Tensor::from_vec(
-                data,
-                base.shape.as_slice(),
-                &Device::Cpu,
-            )?))
+            Ok(Projection::Dense(Tensor::from_vec(data, base.shape.as_slice(), &Device::Cpu)?))
         };
         self.assemble(composition, |name| self.constant(name), projection)
     }
@@ -215,11 +164,7 @@ impl Model {
     /// A base tensor as a candle tensor that no gradient flows to.
     pub(crate) fn constant(&self, name: &str) -> Result<Tensor> {
         let tensor = self.base_tensor(name)?;
-        Ok(Tensor::from_slice(
-            &tensor.data,
-            tensor.shape.as_slice(),
-            &Device::Cpu,
-        )?)
+        Ok(Tensor::from_slice(&tensor.data, tensor.shape.as_slice(), &Device::Cpu)?)
     }
 
     /// Puts weights together from the given tensors and linear layers.

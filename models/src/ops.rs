@@ -4,27 +4,18 @@
 //! every operation here has a `bwd` and is applied with `apply_op*`, never with the `_no_bwd` forms. A gradient is only computed for an
 //! argument that some variable stands behind.
 
-use candle_core::{
-    CpuStorage, CustomOp2, CustomOp3, Device, Error, Layout, Result, Shape, Storage, Tensor,
-};
-use cosplay_kernels::{
-    AttentionShape, RotaryTable, attention, linear, norm_rope, rms_norm, swiglu,
-};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, Device, Error, Layout, Result, Shape, Storage, Tensor};
+use cosplay_kernels::{AttentionShape, RotaryTable, attention, linear, norm_rope, rms_norm, swiglu};
 use std::sync::Arc;
 
 /// The floats of a contiguous argument.
 fn floats<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
-    let (start, end) = layout
-        .contiguous_offsets()
-        .ok_or_else(|| Error::Msg("argument is not contiguous".into()))?;
+    let (start, end) = layout.contiguous_offsets().ok_or_else(|| Error::Msg("argument is not contiguous".into()))?;
     Ok(&storage.as_slice::<f32>()?[start..end])
 }
 
 /// Calls `f` with the floats of every tensor in `tensors`.
-fn with_floats<const N: usize, R>(
-    tensors: [&Tensor; N],
-    f: impl FnOnce([&[f32]; N]) -> R,
-) -> Result<R> {
+fn with_floats<const N: usize, R>(tensors: [&Tensor; N], f: impl FnOnce([&[f32]; N]) -> R) -> Result<R> {
     let mut contiguous = Vec::with_capacity(N);
     for tensor in tensors {
         contiguous.push(tensor.contiguous()?);
@@ -47,11 +38,7 @@ fn shaped_like(data: Vec<f32>, like: &Tensor) -> Result<Tensor> {
 
 /// `data` as a tensor where `wanted`.
 fn when(wanted: bool, data: Vec<f32>, like: &Tensor) -> Result<Option<Tensor>> {
-    if wanted {
-        shaped_like(data, like).map(Some)
-    } else {
-        Ok(None)
-    }
+    if wanted { shaped_like(data, like).map(Some) } else { Ok(None) }
 }
 
 /// RMSNorm of `x` `[.., width]` with weights `[width]`.
@@ -64,26 +51,14 @@ impl CustomOp2 for RmsNorm {
         "rms_norm"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
         let (x, w) = (floats(s1, l1)?, floats(s2, l2)?);
         let mut y = vec![0f32; x.len()];
         rms_norm::rms_norm(x, w, self.epsilon, &mut y);
         Ok((CpuStorage::F32(y), l1.shape().clone()))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        _: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (dx, dw) = with_floats([x, w, g], |[x, w, g]| {
             let (mut dx, mut dw) = (vec![0f32; x.len()], vec![0f32; w.len()]);
             rms_norm::rms_norm_backward(x, w, g, self.epsilon, &mut dx, &mut dw);
@@ -108,43 +83,20 @@ impl CustomOp2 for NormRope {
         "norm_rope"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
         let (x, w) = (floats(s1, l1)?, floats(s2, l2)?);
         let (cos, sin) = self.table.from(self.first);
         let mut y = vec![0f32; x.len()];
-        norm_rope::norm_rope(
-            x,
-            w,
-            cos,
-            sin,
-            self.heads,
-            self.positions,
-            self.epsilon,
-            &mut y,
-        );
+        norm_rope::norm_rope(x, w, cos, sin, self.heads, self.positions, self.epsilon, &mut y);
         Ok((CpuStorage::F32(y), l1.shape().clone()))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        _: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (cos, sin) = self.table.from(self.first);
         let (dx, dw) = with_floats([x, w, g], |[x, w, g]| {
             let (mut dx, mut dw) = (vec![0f32; x.len()], vec![0f32; w.len()]);
             let (heads, positions, epsilon) = (self.heads, self.positions, self.epsilon);
-            norm_rope::norm_rope_backward(
-                x, w, cos, sin, heads, positions, epsilon, g, &mut dx, &mut dw,
-            );
+            norm_rope::norm_rope_backward(x, w, cos, sin, heads, positions, epsilon, g, &mut dx, &mut dw);
             (dx, dw)
         })?;
         Ok((when(x.track_op(), dx, x)?, when(w.track_op(), dw, w)?))
@@ -174,28 +126,13 @@ impl CustomOp3 for Attention {
         Ok((CpuStorage::F32(y), l1.shape().clone()))
     }
 
-    fn bwd(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        _: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+    fn bwd(&self, q: &Tensor, k: &Tensor, v: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let (dq, dk, dv) = with_floats([q, k, v, g], |[q, k, v, g]| {
-            let (mut dq, mut dk, mut dv) = (
-                vec![0f32; q.len()],
-                vec![0f32; k.len()],
-                vec![0f32; v.len()],
-            );
+            let (mut dq, mut dk, mut dv) = (vec![0f32; q.len()], vec![0f32; k.len()], vec![0f32; v.len()]);
             attention::attention_backward(q, k, v, g, self.0, &mut dq, &mut dk, &mut dv);
             (dq, dk, dv)
         })?;
-        Ok((
-            when(q.track_op(), dq, q)?,
-            when(k.track_op(), dk, k)?,
-            when(v.track_op(), dv, v)?,
-        ))
+        Ok((when(q.track_op(), dq, q)?, when(k.track_op(), dk, k)?, when(v.track_op(), dv, v)?))
     }
 }
 
@@ -207,35 +144,20 @@ impl CustomOp2 for SwiGlu {
         "swiglu"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
         let (gate, up) = (floats(s1, l1)?, floats(s2, l2)?);
         let mut y = vec![0f32; gate.len()];
         swiglu::swiglu(gate, up, &mut y);
         Ok((CpuStorage::F32(y), l1.shape().clone()))
     }
 
-    fn bwd(
-        &self,
-        gate: &Tensor,
-        up: &Tensor,
-        _: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(&self, gate: &Tensor, up: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (d_gate, d_up) = with_floats([gate, up, g], |[gate, up, g]| {
             let (mut d_gate, mut d_up) = (vec![0f32; gate.len()], vec![0f32; gate.len()]);
             swiglu::swiglu_backward(gate, up, g, &mut d_gate, &mut d_up);
             (d_gate, d_up)
         })?;
-        Ok((
-            when(gate.track_op(), d_gate, gate)?,
-            when(up.track_op(), d_up, up)?,
-        ))
+        Ok((when(gate.track_op(), d_gate, gate)?, when(up.track_op(), d_up, up)?))
     }
 }
 
@@ -247,23 +169,14 @@ impl CustomOp2 for Linear {
         "linear"
     }
 
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
         let (x, w) = (floats(s1, l1)?, floats(s2, l2)?);
         let (outputs, inputs) = l2.shape().dims2()?;
         let mut dims = l1.dims().to_vec();
         match dims.last_mut() {
             Some(last) if *last == inputs => *last = outputs,
             _ => {
-                return Err(Error::Msg(format!(
-                    "linear layer of {inputs} inputs on {:?}",
-                    l1.dims()
-                )));
+                return Err(Error::Msg(format!("linear layer of {inputs} inputs on {:?}", l1.dims())));
             }
         }
         let mut y = vec![0f32; x.len() / inputs * outputs];
@@ -271,13 +184,7 @@ impl CustomOp2 for Linear {
         Ok((CpuStorage::F32(y), Shape::from(dims)))
     }
 
-    fn bwd(
-        &self,
-        x: &Tensor,
-        w: &Tensor,
-        _: &Tensor,
-        g: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(&self, x: &Tensor, w: &Tensor, _: &Tensor, g: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (outputs, inputs) = w.dims2()?;
         let (for_x, for_w) = (x.track_op(), w.track_op());
         let (dx, dw) = with_floats([x, w, g], |[x_floats, w_floats, g]| {

@@ -17,10 +17,7 @@ pub struct Choice {
 impl Choice {
     /// The queries whose logits, one after the other, are the options' scores.
     pub fn queries(&self) -> impl Iterator<Item = Query<'_>> {
-        self.prompts.iter().map(|prompt| Query {
-            prompt,
-            answers: &self.answers,
-        })
+        self.prompts.iter().map(|prompt| Query { prompt, answers: &self.answers })
     }
 
     /// Number of options.
@@ -38,10 +35,7 @@ pub fn per_option<T: AsRef<[u32]>>(shared: &[u32], options: &[T]) -> Result<Choi
         return Err(ModelError::NoOptions);
     }
     let prompt = |option: &T| [shared, option.as_ref(), &[Vocabulary::CUE]].concat();
-    Ok(Choice {
-        prompts: options.iter().map(prompt).collect(),
-        answers: vec![Vocabulary::YES],
-    })
+    Ok(Choice { prompts: options.iter().map(prompt).collect(), answers: vec![Vocabulary::YES] })
 }
 
 /// Scores all options on one prompt: the static part (task, skill) first, so that it is the same from one move to the next, then
@@ -63,10 +57,7 @@ pub fn joint<T: AsRef<[u32]>>(unchanging: &[u32], state: &[u32], options: &[T]) 
         answers.push(marker);
     }
     prompt.push(Vocabulary::CUE);
-    Ok(Choice {
-        prompts: vec![prompt],
-        answers,
-    })
+    Ok(Choice { prompts: vec![prompt], answers })
 }
 
 #[cfg(test)]
@@ -78,30 +69,12 @@ mod tests {
     fn both_forms_have_one_logit_an_option() {
         let options = [vec![60, 61], vec![62]];
         let separate = per_option(&[50], &options).unwrap();
-        assert_eq!(
-            separate.prompts,
-            [
-                vec![50, 60, 61, Vocabulary::CUE],
-                vec![50, 62, Vocabulary::CUE]
-            ]
-        );
+        assert_eq!(separate.prompts, [vec![50, 60, 61, Vocabulary::CUE], vec![50, 62, Vocabulary::CUE]]);
         let together = joint(&[50], &[51], &options).unwrap();
-        let (first, second) = (
-            Vocabulary::marker(0).unwrap(),
-            Vocabulary::marker(1).unwrap(),
-        );
-        assert_eq!(
-            together.prompts,
-            [vec![50, 51, first, 60, 61, second, 62, Vocabulary::CUE]]
-        );
+        let (first, second) = (Vocabulary::marker(0).unwrap(), Vocabulary::marker(1).unwrap());
+        assert_eq!(together.prompts, [vec![50, 51, first, 60, 61, second, 62, Vocabulary::CUE]]);
         assert_eq!((separate.options(), together.options()), (2, 2));
-        assert!(matches!(
-            joint(&[], &[], &[[1u32]; 33]),
-            Err(ModelError::TooManyOptions { .. })
-        ));
-        assert!(matches!(
-            per_option::<Vec<u32>>(&[], &[]),
-            Err(ModelError::NoOptions)
-        ));
+        assert!(matches!(joint(&[], &[], &[[1u32]; 33]), Err(ModelError::TooManyOptions { .. })));
+        assert!(matches!(per_option::<Vec<u32>>(&[], &[]), Err(ModelError::NoOptions)));
     }
 }

@@ -28,12 +28,7 @@ pub(crate) enum Projection {
     /// `W` `[outputs, inputs]`.
     Dense(Tensor),
     /// `W + scale · B · A`, with `A` `[rank, inputs]` and `B` `[outputs, rank]`.
-    LowRank {
-        base: Tensor,
-        a: Tensor,
-        b: Tensor,
-        scale: f64,
-    },
+    LowRank { base: Tensor, a: Tensor, b: Tensor, scale: f64 },
 }
 
 /// The tensors of one block.
@@ -93,11 +88,7 @@ impl Weights {
             });
         }
         let embedding = tensor("model.embed_tokens.weight")?;
-        let head = if config.tie_word_embeddings {
-            embedding.clone()
-        } else {
-            tensor("lm_head.weight")?
-        };
+        let head = if config.tie_word_embeddings { embedding.clone() } else { tensor("lm_head.weight")? };
         Ok(Self {
             config: Arc::clone(config),
             composition,
@@ -114,16 +105,10 @@ impl Weights {
         let length = prompts.first().map_or(0, |p| p.len());
         let tokens: Vec<u32> = prompts.iter().flat_map(|p| p.iter().copied()).collect();
         if length == 0 || tokens.len() != prompts.len() * length {
-            return Err(ModelError::Internal(
-                "prompts of unequal length in one batch".into(),
-            ));
+            return Err(ModelError::Internal("prompts of unequal length in one batch".into()));
         }
         let ids = Tensor::from_vec(tokens, prompts.len() * length, &Device::Cpu)?;
-        let mut x = self.embedding.index_select(&ids, 0)?.reshape((
-            prompts.len(),
-            length,
-            self.config.hidden,
-        ))?;
+        let mut x = self.embedding.index_select(&ids, 0)?.reshape((prompts.len(), length, self.config.hidden))?;
         for (index, block) in self.blocks.iter().enumerate() {
             x = self.block(block, &x, index + 1 == self.blocks.len())?;
         }
@@ -135,15 +120,8 @@ impl Weights {
     fn block(&self, block: &Block, x: &Tensor, last_only: bool) -> Result<Tensor> {
         let positions = x.dim(1)?;
         let normed = self.norm(x, &block.input_norm)?;
-        let (k, v) = (
-            self.project(&normed, &block.k)?,
-            self.project(&normed, &block.v)?,
-        );
-        let (x, normed) = if last_only {
-            (last(x)?, last(&normed)?)
-        } else {
-            (x.clone(), normed)
-        };
+        let (k, v) = (self.project(&normed, &block.k)?, self.project(&normed, &block.v)?);
+        let (x, normed) = if last_only { (last(x)?, last(&normed)?) } else { (x.clone(), normed) };
         let q = self.project(&normed, &block.q)?;
         let shape = AttentionShape {
             queries: q.dim(1)?,
@@ -157,10 +135,7 @@ impl Weights {
         let attended = self.attention(&q, &k, &v, shape)?;
         let x = (x + self.project(&attended, &block.o)?)?;
         let normed = self.norm(&x, &block.post_norm)?;
-        let gated = self.swiglu(
-            &self.project(&normed, &block.gate)?,
-            &self.project(&normed, &block.up)?,
-        )?;
+        let gated = self.swiglu(&self.project(&normed, &block.gate)?, &self.project(&normed, &block.up)?)?;
         Ok((x + self.project(&gated, &block.down)?)?)
     }
 
@@ -201,83 +176,43 @@ impl Weights {
         match self.composition {
             Composition::Fused => {
                 let table = Arc::clone(&self.rotary);
-                Ok(x.apply_op2(
-                    w,
-                    ops::NormRope {
-                        table,
-                        heads,
-                        positions,
-                        first,
-                        epsilon,
-                    },
-                )?)
+                Ok(x.apply_op2(w, ops::NormRope { table, heads, positions, first, epsilon })?)
             }
             Composition::Stock => {
                 let half = self.config.head_dim / 2;
                 let (cos, sin) = self.rotary.from(first);
-                let angles = |table: &[f32]| {
-                    Tensor::from_slice(&table[..positions * half], (positions, half), &Device::Cpu)?
-                        .to_device(x.device())
-                };
+                let angles =
+                    |table: &[f32]| Tensor::from_slice(&table[..positions * half], (positions, half), &Device::Cpu)?.to_device(x.device());
                 let (cos, sin) = (angles(cos)?, angles(sin)?);
                 let x = x.reshape((batch, positions, heads, width / heads))?;
-                let x = stock::rms_norm_slow(&x, w, epsilon)?
-                    .transpose(1, 2)?
-                    .contiguous()?;
+                let x = stock::rms_norm_slow(&x, w, epsilon)?.transpose(1, 2)?.contiguous()?;
                 let x = candle_nn::rotary_emb::rope_slow(&x, &cos, &sin)?;
                 Ok(x.transpose(1, 2)?.reshape((batch, positions, width))?)
             }
         }
     }
 
-    fn attention(
-        &self,
-        q: &Tensor,
-        k: &Tensor,
-        v: &Tensor,
-        shape: AttentionShape,
-    ) -> Result<Tensor> {
+    fn attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, shape: AttentionShape) -> Result<Tensor> {
         if self.composition == Composition::Fused {
             return Ok(q.apply_op3(k, v, ops::Attention(shape))?);
         }
-        let AttentionShape {
-            queries,
-            keys,
-            heads,
-            kv_heads,
-            head_dim,
-        } = shape;
+        let AttentionShape { queries, keys, heads, kv_heads, head_dim } = shape;
         let batch = q.dim(0)?;
-        let q = q
-            .reshape((batch, queries, heads, head_dim))?
-            .transpose(1, 2)?
-            .contiguous()?;
+        let q = q.reshape((batch, queries, heads, head_dim))?.transpose(1, 2)?.contiguous()?;
         let repeat = |x: &Tensor| -> Result<Tensor> {
             let x = x.reshape((batch, keys, kv_heads, 1, head_dim))?;
             let x = x.broadcast_as((batch, keys, kv_heads, heads / kv_heads, head_dim))?;
-            Ok(x.reshape((batch, keys, heads, head_dim))?
-                .transpose(1, 2)?
-                .contiguous()?)
+            Ok(x.reshape((batch, keys, heads, head_dim))?.transpose(1, 2)?.contiguous()?)
         };
         let (k, v) = (repeat(k)?, repeat(v)?);
-        let scores =
-            (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * (1.0 / (head_dim as f64).sqrt()))?;
+        let scores = (q.matmul(&k.transpose(2, 3)?.contiguous()?)? * (1.0 / (head_dim as f64).sqrt()))?;
         let hidden = |i: usize, j: usize| {
-            if j > keys - queries + i {
-                f32::NEG_INFINITY
-            } else {
-                0.0
-            }
+            if j > keys - queries + i { f32::NEG_INFINITY } else { 0.0 }
         };
-        let mask: Vec<f32> = (0..queries)
-            .flat_map(|i| (0..keys).map(move |j| hidden(i, j)))
-            .collect();
-        let mask =
-            Tensor::from_vec(mask, (1, 1, queries, keys), &Device::Cpu)?.to_device(q.device())?;
+        let mask: Vec<f32> = (0..queries).flat_map(|i| (0..keys).map(move |j| hidden(i, j))).collect();
+        let mask = Tensor::from_vec(mask, (1, 1, queries, keys), &Device::Cpu)?.to_device(q.device())?;
         let p = stock::softmax(&scores.broadcast_add(&mask)?, D::Minus1)?;
-        Ok(p.matmul(&v)?
-            .transpose(1, 2)?
-            .reshape((batch, queries, heads * head_dim))?)
+        Ok(p.matmul(&v)?.transpose(1, 2)?.reshape((batch, queries, heads * head_dim))?)
     }
 
     fn swiglu(&self, gate: &Tensor, up: &Tensor) -> Result<Tensor> {

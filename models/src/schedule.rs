@@ -54,27 +54,13 @@ mod tests {
     #[test]
     fn a_schedule_rises_to_its_peak_and_falls_to_its_floor() {
         for decay in [Decay::Linear, Decay::Cosine] {
-            let schedule = Schedule {
-                peak: 2.0,
-                warmup: 4,
-                total: 104,
-                floor: 0.1,
-                decay,
-            };
+            let schedule = Schedule { peak: 2.0, warmup: 4, total: 104, floor: 0.1, decay };
             assert!((schedule.at(0) - 0.5).abs() < 1e-12);
             assert!((schedule.at(3) - 2.0).abs() < 1e-12 && (schedule.at(4) - 2.0).abs() < 1e-12);
             assert!((5..104).all(|step| schedule.at(step) <= schedule.at(step - 1)));
-            assert!(
-                (schedule.at(103) - 0.2).abs() < 1e-12 && (schedule.at(10_000) - 0.2).abs() < 1e-12
-            );
+            assert!((schedule.at(103) - 0.2).abs() < 1e-12 && (schedule.at(10_000) - 0.2).abs() < 1e-12);
         }
-        let constant = Schedule {
-            peak: 2.0,
-            warmup: 0,
-            total: 0,
-            floor: 0.0,
-            decay: Decay::Constant,
-        };
+        let constant = Schedule { peak: 2.0, warmup: 0, total: 0, floor: 0.0, decay: Decay::Constant };
         assert!(constant.at(0) == 2.0 && constant.at(u32::MAX) == 2.0);
     }
 }

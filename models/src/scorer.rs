@@ -40,20 +40,10 @@ impl Scorer {
     }
 
     /// A scorer on the given operations.
-    pub fn with_composition(
-        model: &Model,
-        adapter: Option<&str>,
-        composition: Composition,
-    ) -> Result<Self> {
+    pub fn with_composition(model: &Model, adapter: Option<&str>, composition: Composition) -> Result<Self> {
         let weights = model.weights(adapter, composition)?;
         let memo = Some(FxHashMap::default());
-        Ok(Self {
-            model: model.clone(),
-            weights,
-            memo,
-            threads: 1,
-            stats: ScorerStats::default(),
-        })
+        Ok(Self { model: model.clone(), weights, memo, threads: 1, stats: ScorerStats::default() })
     }
 
     /// Uses `threads` OS threads for large calls.
@@ -79,10 +69,7 @@ impl Scorer {
         for query in queries {
             self.model.check_query(query)?;
             if !self.known(query) {
-                requests.push(Request {
-                    prompt: query.prompt,
-                    answers: query.answers.to_vec(),
-                });
+                requests.push(Request { prompt: query.prompt, answers: query.answers.to_vec() });
             }
         }
         let requests = batch::merge_requests(requests);
@@ -116,18 +103,14 @@ impl Scorer {
     /// Logits of each request's answers.
     fn forward(&self, requests: &[Request<'_>]) -> Result<Vec<Vec<f32>>> {
         // Rows do not depend on their batch, so small calls may be cut finer to occupy every thread.
-        let size = requests
-            .len()
-            .div_ceil(self.threads)
-            .clamp(batch::CHUNK / 2, batch::CHUNK);
+        let size = requests.len().div_ceil(self.threads).clamp(batch::CHUNK / 2, batch::CHUNK);
         let chunks = batch::chunks(requests, size);
         let weights = &self.weights;
         let results = batch::in_parallel(&chunks, self.threads, |chunk| {
             let prompts: Vec<&[u32]> = chunk.iter().map(|r| r.prompt).collect();
             let rows = batch::rows(&weights.logits(&prompts)?)?;
-            let pick = |(request, row): (&Request<'_>, &Vec<f32>)| -> Vec<f32> {
-                request.answers.iter().map(|a| row[*a as usize]).collect()
-            };
+            let pick =
+                |(request, row): (&Request<'_>, &Vec<f32>)| -> Vec<f32> { request.answers.iter().map(|a| row[*a as usize]).collect() };
             Ok(chunk.iter().zip(&rows).map(pick).collect::<Vec<_>>())
         })?;
         Ok(results.into_iter().flatten().collect())
@@ -135,12 +118,7 @@ impl Scorer {
 
     fn known(&self, query: &Query<'_>) -> bool {
         let known = self.memo.as_ref().and_then(|memo| memo.get(query.prompt));
-        known.is_some_and(|known| {
-            query
-                .answers
-                .iter()
-                .all(|a| known.iter().any(|(token, _)| token == a))
-        })
+        known.is_some_and(|known| query.answers.iter().all(|a| known.iter().any(|(token, _)| token == a)))
     }
 }
 
@@ -148,29 +126,20 @@ impl Scorer {
 fn remember(memo: &mut Memo, request: &Request<'_>, logits: &[f32]) {
     let fresh = request.answers.iter().copied().zip(logits.iter().copied());
     let known = match memo.get(request.prompt) {
-        Some(known) => known
-            .iter()
-            .copied()
-            .filter(|(t, _)| !request.answers.contains(t))
-            .chain(fresh)
-            .collect(),
+        Some(known) => known.iter().copied().filter(|(t, _)| !request.answers.contains(t)).chain(fresh).collect(),
         None => fresh.collect(),
     };
     memo.insert(request.prompt.into(), known);
 }
 
 /// Reads every query's logits from what is known of its prompt.
-fn collect<'a>(
-    queries: &[Query<'_>],
-    known: impl Fn(&[u32]) -> Option<&'a [(u32, f32)]>,
-) -> Result<Vec<f32>> {
+fn collect<'a>(queries: &[Query<'_>], known: impl Fn(&[u32]) -> Option<&'a [(u32, f32)]>) -> Result<Vec<f32>> {
     let mut logits = Vec::with_capacity(queries.iter().map(|q| q.answers.len()).sum());
     for query in queries {
         let known = known(query.prompt).unwrap_or(&[]);
         for answer in query.answers {
             let found = known.iter().find(|(token, _)| token == answer);
-            let (_, logit) = found
-                .ok_or_else(|| crate::ModelError::Internal("a logit was not computed".into()))?;
+            let (_, logit) = found.ok_or_else(|| crate::ModelError::Internal("a logit was not computed".into()))?;
             logits.push(*logit);
         }
     }
@@ -178,14 +147,6 @@ fn collect<'a>(
 }
 
 /// Logits of `queries` on `threads` OS threads, without memory: the same bits as from a [`Scorer`].
-pub fn logits_parallel(
-    model: &Model,
-    adapter: Option<&str>,
-    queries: &[Query<'_>],
-    threads: usize,
-) -> Result<Vec<f32>> {
-    Scorer::new(model, adapter)?
-        .threads(threads)
-        .without_memory()
-        .logits(queries)
+pub fn logits_parallel(model: &Model, adapter: Option<&str>, queries: &[Query<'_>], threads: usize) -> Result<Vec<f32>> {
+    Scorer::new(model, adapter)?.threads(threads).without_memory().logits(queries)
 }

@@ -20,16 +20,8 @@ impl NamedTensor {
         if self.shape == shape && self.data.len() == count {
             return Ok(());
         }
-        let found = if self.shape == shape {
-            vec![self.data.len()]
-        } else {
-            self.shape.clone()
-        };
-        Err(ModelError::Shape {
-            name: self.name.clone(),
-            expected: shape.to_vec(),
-            found,
-        })
+        let found = if self.shape == shape { vec![self.data.len()] } else { self.shape.clone() };
+        Err(ModelError::Shape { name: self.name.clone(), expected: shape.to_vec(), found })
     }
 }
 
@@ -50,11 +42,6 @@ impl TrainedTensor {
     /// A tensor that has not been updated yet.
     pub fn new(tensor: NamedTensor) -> Self {
         let zeros = vec![0f32; tensor.data.len()];
-        Self {
-            tensor,
-            first_moment: zeros.clone(),
-            second_moment: zeros,
-            updates: 0,
-        }
+        Self { tensor, first_moment: zeros.clone(), second_moment: zeros, updates: 0 }
     }
 }

@@ -32,13 +32,7 @@ pub struct AdamW {
 
 impl Default for AdamW {
     fn default() -> Self {
-        Self {
-            lr: 1e-3,
-            beta1: 0.9,
-            beta2: 0.98,
-            eps: 1e-8,
-            weight_decay: 0.0,
-        }
+        Self { lr: 1e-3, beta1: 0.9, beta2: 0.98, eps: 1e-8, weight_decay: 0.0 }
     }
 }
 
@@ -89,12 +83,7 @@ impl Trainable {
             Target::Adapter(name) => model.adapter_tensors(name)?,
         };
         let parameters = tensors.into_iter().map(TrainedTensor::new).collect();
-        Ok(Self {
-            model: model.clone(),
-            target,
-            parameters,
-            composition: Composition::Fused,
-        })
+        Ok(Self { model: model.clone(), target, parameters, composition: Composition::Fused })
     }
 
     /// Continues from an [`Trainable::export`]ed state. `model` gives the part that is not trained (for an adapter: the base, and the
@@ -107,46 +96,25 @@ impl Trainable {
         let fresh = Self::new(model, target)?;
         let what = "trained tensors";
         if state.len() != fresh.parameters.len() {
-            return Err(ModelError::Length {
-                what,
-                expected: fresh.parameters.len(),
-                found: state.len(),
-            });
+            return Err(ModelError::Length { what, expected: fresh.parameters.len(), found: state.len() });
         }
         let updates = state.first().map_or(0, |first| first.updates);
         for (given, expected) in state.iter().zip(&fresh.parameters) {
             if given.tensor.name != expected.tensor.name {
-                return Err(ModelError::UnexpectedTensor {
-                    name: given.tensor.name.clone(),
-                });
+                return Err(ModelError::UnexpectedTensor { name: given.tensor.name.clone() });
             }
             given.tensor.expect_shape(&expected.tensor.shape)?;
-            for (what, moment) in [
-                ("first moments", &given.first_moment),
-                ("second moments", &given.second_moment),
-            ] {
+            for (what, moment) in [("first moments", &given.first_moment), ("second moments", &given.second_moment)] {
                 if moment.len() != given.tensor.data.len() {
-                    return Err(ModelError::Length {
-                        what,
-                        expected: given.tensor.data.len(),
-                        found: moment.len(),
-                    });
+                    return Err(ModelError::Length { what, expected: given.tensor.data.len(), found: moment.len() });
                 }
             }
             if given.updates != updates {
                 let (expected, found) = (updates as usize, given.updates as usize);
-                return Err(ModelError::Length {
-                    what: "updates of a trained tensor",
-                    expected,
-                    found,
-                });
+                return Err(ModelError::Length { what: "updates of a trained tensor", expected, found });
             }
         }
-        Self {
-            parameters: state,
-            ..fresh
-        }
-        .refreshed()
+        Self { parameters: state, ..fresh }.refreshed()
     }
 
     /// Uses the given operations.
@@ -193,12 +161,7 @@ impl Trainable {
     ///
     /// # Errors
     /// Bad queries, as for [`crate::Scorer::logits`]; `d_logits` of another length than the answers.
-    pub fn gradient(
-        &self,
-        queries: &[Query<'_>],
-        d_logits: &[f32],
-        threads: usize,
-    ) -> Result<Gradient> {
+    pub fn gradient(&self, queries: &[Query<'_>], d_logits: &[f32], threads: usize) -> Result<Gradient> {
         let samples = self.samples(queries, d_logits)?;
         let chunks = batch::chunks(&samples, batch::CHUNK);
         let graph = self.graph()?;
@@ -233,9 +196,7 @@ impl Trainable {
         check_settings(settings)?;
         gradient.check_fits(self.parameters.iter().map(|p| &p.tensor))?;
         if let Some(name) = gradient.first_not_finite() {
-            return Err(ModelError::NonFinite {
-                what: format!("the gradient of {name}"),
-            });
+            return Err(ModelError::NonFinite { what: format!("the gradient of {name}") });
         }
         for (parameter, gradient) in self.parameters.iter_mut().zip(gradient.tensors()) {
             update(parameter, &gradient.data, settings);
@@ -263,11 +224,7 @@ impl Trainable {
     fn samples<'a>(&self, queries: &[Query<'a>], d_logits: &[f32]) -> Result<Vec<Sample<'a>>> {
         let expected = queries.iter().map(|q| q.answers.len()).sum();
         if d_logits.len() != expected {
-            return Err(ModelError::Length {
-                what: "logit derivatives",
-                expected,
-                found: d_logits.len(),
-            });
+            return Err(ModelError::Length { what: "logit derivatives", expected, found: d_logits.len() });
         }
         let mut merged: BTreeMap<(usize, &'a [u32]), BTreeMap<u32, f64>> = BTreeMap::new();
         let mut rest = d_logits;
@@ -275,17 +232,12 @@ impl Trainable {
             self.model.check_query(query)?;
             let (own, others) = rest.split_at(query.answers.len());
             rest = others;
-            let sums = merged
-                .entry((query.prompt.len(), query.prompt))
-                .or_default();
+            let sums = merged.entry((query.prompt.len(), query.prompt)).or_default();
             for (answer, d) in query.answers.iter().zip(own) {
                 *sums.entry(*answer).or_default() += f64::from(*d);
             }
         }
-        Ok(merged
-            .into_iter()
-            .map(|((_, prompt), d_logits)| Sample { prompt, d_logits })
-            .collect())
+        Ok(merged.into_iter().map(|((_, prompt), d_logits)| Sample { prompt, d_logits }).collect())
     }
 
     /// Weights with variables for what is trained.
@@ -306,10 +258,7 @@ impl Trainable {
     fn base_graph(&self) -> Result<Graph> {
         let mut variables = BTreeMap::new();
         for parameter in &self.parameters {
-            variables.insert(
-                parameter.tensor.name.clone(),
-                variable(&parameter.tensor.data, &parameter.tensor.shape)?,
-            );
+            variables.insert(parameter.tensor.name.clone(), variable(&parameter.tensor.data, &parameter.tensor.shape)?);
         }
         self.dense_graph(variables)
     }
@@ -320,10 +269,7 @@ impl Trainable {
         let mut variables = BTreeMap::new();
         for module in adapter::modules(self.model.config()) {
             let base = self.model.base_tensor(&format!("{module}.weight"))?;
-            variables.insert(
-                base.name.clone(),
-                variable(&adapter.merged(&module, base)?, &base.shape)?,
-            );
+            variables.insert(base.name.clone(), variable(&adapter.merged(&module, base)?, &base.shape)?);
         }
         self.dense_graph(variables)
     }
@@ -346,9 +292,7 @@ impl Trainable {
         }
         let factor = |module: &str, letter: char| -> Result<Tensor> {
             let name = format!("{module}.lora_{letter}.weight");
-            let variable = variables
-                .get(&name)
-                .ok_or(ModelError::MissingTensor { name })?;
+            let variable = variables.get(&name).ok_or(ModelError::MissingTensor { name })?;
             Ok(variable.as_tensor().clone())
         };
         let projection = |module: &str| {
@@ -359,11 +303,7 @@ impl Trainable {
                 scale: f64::from(adapter.scale()),
             })
         };
-        let weights = self.model.assemble(
-            self.composition,
-            |name| self.model.constant(name),
-            projection,
-        )?;
+        let weights = self.model.assemble(self.composition, |name| self.model.constant(name), projection)?;
         Ok(Graph { weights, variables })
     }
 
@@ -383,9 +323,7 @@ impl Trainable {
         let mut all = Vec::with_capacity(graph.variables.len());
         for (name, variable) in &graph.variables {
             // candle loses a gradient in silence when an operation has no backward pass.
-            let gradient = gradients
-                .get(variable)
-                .ok_or_else(|| ModelError::Internal(format!("no gradient reached {name}")))?;
+            let gradient = gradients.get(variable).ok_or_else(|| ModelError::Internal(format!("no gradient reached {name}")))?;
             all.push(gradient.flatten_all()?.to_vec1::<f32>()?);
         }
         Ok(all)
@@ -409,11 +347,7 @@ impl Trainable {
         };
         let mut gradient = self.zero_gradient();
         for tensor in gradient.tensors_mut() {
-            let data = named
-                .get(&tensor.name)
-                .ok_or_else(|| ModelError::MissingTensor {
-                    name: tensor.name.clone(),
-                })?;
+            let data = named.get(&tensor.name).ok_or_else(|| ModelError::MissingTensor { name: tensor.name.clone() })?;
             tensor.data.clone_from(data);
         }
         Ok(gradient)
@@ -434,31 +368,16 @@ fn add_all(sum: &mut [Vec<f32>], more: &[Vec<f32>]) {
 }
 
 fn check_settings(settings: &AdamW) -> Result<()> {
-    let AdamW {
-        lr,
-        beta1,
-        beta2,
-        eps,
-        weight_decay,
-    } = *settings;
+    let AdamW { lr, beta1, beta2, eps, weight_decay } = *settings;
     for (name, value, fits, expected) in [
         ("lr", lr, lr.is_finite() && lr >= 0.0, "0 or more"),
         ("beta1", beta1, (0.0..1.0).contains(&beta1), "in [0, 1)"),
         ("beta2", beta2, (0.0..1.0).contains(&beta2), "in [0, 1)"),
         ("eps", eps, eps.is_finite() && eps > 0.0, "above 0"),
-        (
-            "weight_decay",
-            weight_decay,
-            weight_decay.is_finite() && weight_decay >= 0.0,
-            "0 or more",
-        ),
+        ("weight_decay", weight_decay, weight_decay.is_finite() && weight_decay >= 0.0, "0 or more"),
     ] {
         if !fits {
-            return Err(ModelError::Setting {
-                name,
-                value,
-                expected,
-            });
+            return Err(ModelError::Setting { name, value, expected });
         }
     }
     Ok(())
@@ -472,16 +391,9 @@ fn update(parameter: &mut TrainedTensor, gradient: &[f32], settings: &AdamW) {
     let step = (settings.lr / (1.0 - settings.beta1.powf(updates))) as f32;
     let correction = (1.0 / (1.0 - settings.beta2.powf(updates)).sqrt()) as f32;
     let matrix = parameter.tensor.shape.len() > 1;
-    let keep = if matrix {
-        1.0 - (settings.lr * settings.weight_decay) as f32
-    } else {
-        1.0
-    };
+    let keep = if matrix { 1.0 - (settings.lr * settings.weight_decay) as f32 } else { 1.0 };
     let eps = settings.eps as f32;
-    let moments = parameter
-        .first_moment
-        .iter_mut()
-        .zip(parameter.second_moment.iter_mut());
+    let moments = parameter.first_moment.iter_mut().zip(parameter.second_moment.iter_mut());
     for ((w, g), (m, v)) in parameter.tensor.data.iter_mut().zip(gradient).zip(moments) {
         *m = b1 * *m + (1.0 - b1) * g;
         *v = b2 * *v + (1.0 - b2) * g * g;

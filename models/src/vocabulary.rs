@@ -79,10 +79,7 @@ impl Vocabulary {
     /// More than [`Self::MAX_WORDS`] in all; a word that is empty, too long, holds white space or a control character, is repeated,
     /// or is one of the special ones.
     pub fn new<S: AsRef<str>>(words: impl IntoIterator<Item = S>) -> Result<Self> {
-        let mut vocabulary = Self {
-            words: Vec::new(),
-            ids: FxHashMap::default(),
-        };
+        let mut vocabulary = Self { words: Vec::new(), ids: FxHashMap::default() };
         for word in special_words() {
             vocabulary.push(&word)?;
         }
@@ -96,29 +93,17 @@ impl Vocabulary {
         let shown = || word.chars().take(80).collect::<String>();
         if word.is_empty() || word.len() > Self::MAX_WORD_LEN {
             let (most, word) = (Self::MAX_WORD_LEN, shown());
-            return Err(ModelError::Vocabulary(format!(
-                "the word {word:?} must have 1 to {most} bytes"
-            )));
+            return Err(ModelError::Vocabulary(format!("the word {word:?} must have 1 to {most} bytes")));
         }
         if word.chars().any(|c| c.is_whitespace() || c.is_control()) {
-            return Err(ModelError::Vocabulary(format!(
-                "the word {word:?} holds white space or a control character"
-            )));
+            return Err(ModelError::Vocabulary(format!("the word {word:?} holds white space or a control character")));
         }
         if self.words.len() == Self::MAX_WORDS {
             let most = Self::MAX_WORDS;
-            return Err(ModelError::Vocabulary(format!(
-                "the word {word:?} is one more than the {most} there may be"
-            )));
+            return Err(ModelError::Vocabulary(format!("the word {word:?} is one more than the {most} there may be")));
         }
-        if self
-            .ids
-            .insert(word.to_owned(), self.words.len() as u32)
-            .is_some()
-        {
-            return Err(ModelError::Vocabulary(format!(
-                "the word {word:?} is there twice"
-            )));
+        if self.ids.insert(word.to_owned(), self.words.len() as u32).is_some() {
+            return Err(ModelError::Vocabulary(format!("the word {word:?} is there twice")));
         }
         self.words.push(word.to_owned());
         Ok(())
@@ -144,23 +129,15 @@ impl Vocabulary {
     /// # Errors
     /// [`ModelError::UnknownWord`] naming the word.
     pub fn encode(&self, word: &str) -> Result<u32> {
-        self.id(word).ok_or_else(|| ModelError::UnknownWord {
-            word: word.chars().take(80).collect(),
-        })
+        self.id(word).ok_or_else(|| ModelError::UnknownWord { word: word.chars().take(80).collect() })
     }
 
     /// Token ids of several words.
     ///
     /// # Errors
     /// [`ModelError::UnknownWord`] naming the first unknown word.
-    pub fn encode_all<S: AsRef<str>>(
-        &self,
-        words: impl IntoIterator<Item = S>,
-    ) -> Result<Vec<u32>> {
-        words
-            .into_iter()
-            .map(|word| self.encode(word.as_ref()))
-            .collect()
+    pub fn encode_all<S: AsRef<str>>(&self, words: impl IntoIterator<Item = S>) -> Result<Vec<u32>> {
+        words.into_iter().map(|word| self.encode(word.as_ref())).collect()
     }
 
     /// The word of a token id.
@@ -170,10 +147,7 @@ impl Vocabulary {
 
     /// The words of token ids, separated by spaces; an unknown id shows as its number.
     pub fn decode_all(&self, tokens: &[u32]) -> String {
-        let word = |token: &u32| {
-            self.decode(*token)
-                .map_or_else(|| format!("<{token}?>"), str::to_owned)
-        };
+        let word = |token: &u32| self.decode(*token).map_or_else(|| format!("<{token}?>"), str::to_owned);
         tokens.iter().map(word).collect::<Vec<_>>().join(" ")
     }
 
@@ -194,22 +168,14 @@ impl Vocabulary {
             hasher.update(word.as_bytes());
             hasher.update(b"\n");
         }
-        hasher
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect()
+        hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
 /// The special words: tasks and answers, then the option markers.
 fn special_words() -> Vec<String> {
     let markers = (1..=MARKERS).map(|index| format!("<option_{index}>"));
-    SPECIALS
-        .iter()
-        .map(|word| (*word).to_owned())
-        .chain(markers)
-        .collect()
+    SPECIALS.iter().map(|word| (*word).to_owned()).chain(markers).collect()
 }
 
 impl TryFrom<Vec<String>> for Vocabulary {
@@ -219,9 +185,7 @@ impl TryFrom<Vec<String>> for Vocabulary {
         let specials = special_words();
         match words.strip_prefix(specials.as_slice()) {
             Some(own) => Self::new(own),
-            None => Err(ModelError::Vocabulary(
-                "the list does not begin with this program's special words".into(),
-            )),
+            None => Err(ModelError::Vocabulary("the list does not begin with this program's special words".into())),
         }
     }
 }
@@ -242,39 +206,24 @@ mod tests {
         let vocabulary = Vocabulary::new(["up", "down", "gain_3"]).unwrap();
         assert_eq!(vocabulary.decode(Vocabulary::CUE), Some("<cue>"));
         assert_eq!(vocabulary.decode(Vocabulary::TEXT), Some("<text>"));
-        assert_eq!(
-            vocabulary.decode(Vocabulary::marker(0).unwrap()),
-            Some("<option_1>")
-        );
+        assert_eq!(vocabulary.decode(Vocabulary::marker(0).unwrap()), Some("<option_1>"));
         let ids = vocabulary.encode_all(["down", "<yes>", "up"]).unwrap();
         assert_eq!(vocabulary.decode_all(&ids), "down <yes> up");
         let json = serde_json::to_string(&vocabulary).unwrap();
         let read: Vocabulary = serde_json::from_str(&json).unwrap();
         assert_eq!(read, vocabulary);
         assert_eq!(read.hash(), vocabulary.hash());
-        assert_ne!(
-            Vocabulary::new(["down", "up", "gain_3"]).unwrap().hash(),
-            vocabulary.hash()
-        );
+        assert_ne!(Vocabulary::new(["down", "up", "gain_3"]).unwrap().hash(), vocabulary.hash());
     }
 
     #[test]
     fn bad_words_are_refused_by_name() {
         for bad in [vec!["a b"], vec![""], vec!["<cue>"], vec!["x", "x"]] {
-            assert!(
-                matches!(Vocabulary::new(&bad), Err(ModelError::Vocabulary(_))),
-                "{bad:?}"
-            );
+            assert!(matches!(Vocabulary::new(&bad), Err(ModelError::Vocabulary(_))), "{bad:?}");
         }
         assert!(Vocabulary::new((0..512).map(|i| format!("w{i}"))).is_err());
         let vocabulary = Vocabulary::new(["up"]).unwrap();
-        assert!(
-            vocabulary
-                .encode("sideways")
-                .unwrap_err()
-                .to_string()
-                .contains("sideways")
-        );
+        assert!(vocabulary.encode("sideways").unwrap_err().to_string().contains("sideways"));
         assert!(serde_json::from_str::<Vocabulary>(r#"["up"]"#).is_err());
     }
 }

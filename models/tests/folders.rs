@@ -12,42 +12,19 @@ fn a_peft_folder_is_read_back_and_written_with_the_same_bytes() {
     let model = embedded("0.1M");
     let adapter = trained_adapter(model.config(), 16, 1);
     let folder = tempfile::tempdir().unwrap();
-    adapter
-        .save(folder.path(), "cosplay-embedded-0.1M")
-        .unwrap();
-    assert_eq!(
-        Adapter::load(folder.path(), model.config()).unwrap(),
-        adapter
-    );
+    adapter.save(folder.path(), "cosplay-embedded-0.1M").unwrap();
+    assert_eq!(Adapter::load(folder.path(), model.config()).unwrap(), adapter);
     let bytes = fs::read(folder.path().join("adapter_model.safetensors")).unwrap();
-    let names: Vec<String> = tensors_from_bytes(&bytes)
-        .unwrap()
-        .into_iter()
-        .map(|t| t.name)
-        .collect();
+    let names: Vec<String> = tensors_from_bytes(&bytes).unwrap().into_iter().map(|t| t.name).collect();
     assert_eq!(names.len(), 28);
-    assert!(
-        names
-            .contains(&"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".to_owned())
-    );
-    adapter
-        .save(folder.path(), "cosplay-embedded-0.1M")
-        .unwrap();
-    assert_eq!(
-        bytes,
-        fs::read(folder.path().join("adapter_model.safetensors")).unwrap()
-    );
-    let config: serde_json::Value =
-        serde_json::from_slice(&fs::read(folder.path().join("adapter_config.json")).unwrap())
-            .unwrap();
+    assert!(names.contains(&"base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight".to_owned()));
+    adapter.save(folder.path(), "cosplay-embedded-0.1M").unwrap();
+    assert_eq!(bytes, fs::read(folder.path().join("adapter_model.safetensors")).unwrap());
+    let config: serde_json::Value = serde_json::from_slice(&fs::read(folder.path().join("adapter_config.json")).unwrap()).unwrap();
     assert_eq!(config["r"], 16);
     assert_eq!(config["lora_alpha"], 32);
     assert_eq!(config["target_modules"].as_array().unwrap().len(), 7);
-    assert_eq!(
-        fs::read_dir(folder.path()).unwrap().count(),
-        2,
-        "no temporary file is left"
-    );
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
 /// Writes a folder for readers in other languages: `COSPLAY_PEFT_FOLDER=DIR cargo test -- --ignored python`.
@@ -56,9 +33,7 @@ fn a_peft_folder_is_read_back_and_written_with_the_same_bytes() {
 fn a_folder_for_python() {
     let folder = std::env::var("COSPLAY_PEFT_FOLDER").unwrap();
     let model = embedded("0.1M");
-    trained_adapter(model.config(), 16, 1)
-        .save(std::path::Path::new(&folder), "cosplay-embedded-0.1M")
-        .unwrap();
+    trained_adapter(model.config(), 16, 1).save(std::path::Path::new(&folder), "cosplay-embedded-0.1M").unwrap();
     model.save_base(std::path::Path::new(&folder)).unwrap();
 }
 
@@ -80,11 +55,7 @@ fn half_precisions_become_single() {
         let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
         bytes.extend(header.bytes());
         bytes.extend(halves.iter().flat_map(|h| h.to_le_bytes()));
-        assert_eq!(
-            tensors_from_bytes(&bytes).unwrap()[0].data,
-            [1.5, -0.25],
-            "{kind}"
-        );
+        assert_eq!(tensors_from_bytes(&bytes).unwrap()[0].data, [1.5, -0.25], "{kind}");
     }
 }
 
@@ -92,14 +63,10 @@ fn half_precisions_become_single() {
 fn refusal(file: &str, spoil: impl Fn(Vec<u8>) -> Vec<u8>) -> String {
     let model = tiny();
     let folder = tempfile::tempdir().unwrap();
-    trained_adapter(model.config(), 2, 1)
-        .save(folder.path(), "base")
-        .unwrap();
+    trained_adapter(model.config(), 2, 1).save(folder.path(), "base").unwrap();
     let path = folder.path().join(file);
     fs::write(&path, spoil(fs::read(&path).unwrap())).unwrap();
-    let message = Adapter::load(folder.path(), model.config())
-        .unwrap_err()
-        .to_string();
+    let message = Adapter::load(folder.path(), model.config()).unwrap_err().to_string();
     assert!(message.contains(file), "{message} names no file");
     message
 }
@@ -113,25 +80,14 @@ fn bad_adapter_files_are_refused() {
     refusal(tensors, |bytes| bytes[..bytes.len() / 2].to_vec());
     refusal(tensors, |bytes| [bytes, vec![0]].concat());
     refusal(tensors, |_| b"<html>not found</html>".to_vec());
-    let message = refusal(tensors, |bytes| {
-        [&u64::MAX.to_le_bytes(), &bytes[8..]].concat()
-    });
-    assert!(
-        message.contains("claims 18446744073709551615 bytes"),
-        "{message}"
-    );
+    let message = refusal(tensors, |bytes| [&u64::MAX.to_le_bytes(), &bytes[8..]].concat());
+    assert!(message.contains("claims 18446744073709551615 bytes"), "{message}");
     let message = refusal(tensors, |bytes| [bytes, vec![0; 20 << 20]].concat());
     assert!(message.contains("at most"), "{message}");
     // A tensor that claims to be enormous.
     refusal(tensors, |_| {
-        let header =
-            br#"{"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}"#;
-        [
-            &(header.len() as u64).to_le_bytes(),
-            header.as_slice(),
-            &[0; 16],
-        ]
-        .concat()
+        let header = br#"{"x":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,16]}}"#;
+        [&(header.len() as u64).to_le_bytes(), header.as_slice(), &[0; 16]].concat()
     });
 
     let config = "adapter_config.json";
@@ -145,31 +101,16 @@ fn bad_adapter_files_are_refused() {
     refusal(config, |_| b"{".to_vec());
     refusal(config, |_| vec![b' '; 2 << 20]);
     assert!(refusal(config, replace("\"LORA\"", "\"IA3\"")).contains("LORA"));
-    assert!(
-        refusal(config, replace("\"use_dora\": false", "\"use_dora\": true")).contains("use_dora")
-    );
+    assert!(refusal(config, replace("\"use_dora\": false", "\"use_dora\": true")).contains("use_dora"));
     refusal(config, replace("\"r\": 2", "\"r\": 18446744073709551615"));
     let model = tiny();
     let folder = tempfile::tempdir().unwrap();
-    trained_adapter(model.config(), 2, 1)
-        .save(folder.path(), "base")
-        .unwrap();
+    trained_adapter(model.config(), 2, 1).save(folder.path(), "base").unwrap();
     let path = folder.path().join(config);
-    fs::write(
-        &path,
-        replace("\"r\": 2", "\"r\": 3")(fs::read(&path).unwrap()),
-    )
-    .unwrap();
-    let message = Adapter::load(folder.path(), model.config())
-        .unwrap_err()
-        .to_string();
-    assert!(
-        message.contains("lora_A.weight") && message.contains("[3, "),
-        "{message}"
-    );
-    let message = Adapter::load(&folder.path().join("nowhere"), model.config())
-        .unwrap_err()
-        .to_string();
+    fs::write(&path, replace("\"r\": 2", "\"r\": 3")(fs::read(&path).unwrap())).unwrap();
+    let message = Adapter::load(folder.path(), model.config()).unwrap_err().to_string();
+    assert!(message.contains("lora_A.weight") && message.contains("[3, "), "{message}");
+    let message = Adapter::load(&folder.path().join("nowhere"), model.config()).unwrap_err().to_string();
     assert!(message.contains("nowhere"), "{message}");
 }
 
@@ -182,22 +123,10 @@ fn bad_base_folders_are_refused() {
     let text = fs::read_to_string(&path).unwrap();
     for (from, to, expected) in [
         ("\"qwen3\"", "\"llama\"", "qwen3"),
-        (
-            "\"vocab_size\": 17",
-            "\"vocab_size\": 99999999999",
-            "vocab_size",
-        ),
+        ("\"vocab_size\": 17", "\"vocab_size\": 99999999999", "vocab_size"),
         ("\"vocab_size\": 17", "\"vocab_size\": 18", "embed_tokens"),
-        (
-            "\"num_hidden_layers\": 2",
-            "\"num_hidden_layers\": 3",
-            "layers.2",
-        ),
-        (
-            "\"num_hidden_layers\": 2",
-            "\"num_hidden_layers\": 1",
-            "layers.1",
-        ),
+        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 3", "layers.2"),
+        ("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1", "layers.1"),
     ] {
         assert!(text.contains(from), "{from} in {text}");
         fs::write(&path, text.replace(from, to)).unwrap();

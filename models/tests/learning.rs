@@ -3,10 +3,7 @@
 
 mod common;
 use common::rng;
-use cosplay_models::{
-    AdamW, Adapter, Decay, Model, ModelConfig, Query, Schedule, Scorer, Target, Trainable,
-    Vocabulary, choice, prompt,
-};
+use cosplay_models::{AdamW, Adapter, Decay, Model, ModelConfig, Query, Schedule, Scorer, Target, Trainable, Vocabulary, choice, prompt};
 use rand::RngExt;
 
 /// Pick the option whose number is larger, from a state word that says whether larger or smaller is wanted.
@@ -18,16 +15,9 @@ fn task(seed: u64, count: usize) -> Vec<(prompt::Choice, usize)> {
             let mut numbers: Vec<u32> = (0..4).map(|_| rng.random_range(0..12)).collect();
             numbers.sort_unstable();
             numbers.dedup();
-            let best = if want_larger == 1 {
-                numbers.len() - 1
-            } else {
-                0
-            };
+            let best = if want_larger == 1 { numbers.len() - 1 } else { 0 };
             let options: Vec<[u32; 1]> = numbers.iter().map(|n| [60 + n]).collect();
-            (
-                prompt::per_option(&[Vocabulary::ACTION, 50 + want_larger], &options).unwrap(),
-                best,
-            )
+            (prompt::per_option(&[Vocabulary::ACTION, 50 + want_larger], &options).unwrap(), best)
         })
         .collect()
 }
@@ -49,13 +39,7 @@ fn train(model: &Model, target: Target, steps: u32, peak: f64) -> Trainable {
         Target::Adapter(name) => Some(name.clone()),
     };
     let mut trainable = Trainable::new(model, target).unwrap();
-    let schedule = Schedule {
-        peak,
-        warmup: 5,
-        total: steps,
-        floor: 0.05,
-        decay: Decay::Cosine,
-    };
+    let schedule = Schedule { peak, warmup: 5, total: steps, floor: 0.05, decay: Decay::Cosine };
     for step in 0..steps {
         let tasks = task(1000 + u64::from(step), 32);
         let mut scorer = Scorer::new(trainable.model(), adapter.as_deref()).unwrap();
@@ -63,24 +47,12 @@ fn train(model: &Model, target: Target, steps: u32, peak: f64) -> Trainable {
         for (choice, best) in &tasks {
             let own: Vec<Query<'_>> = choice.queries().collect();
             let log_probs = choice::log_softmax(&scorer.logits(&own).unwrap(), 1.0).unwrap();
-            d_logits.extend(
-                choice::d_log_prob(&log_probs, *best, 1.0)
-                    .iter()
-                    .map(|d| (-d / 32.0) as f32),
-            );
+            d_logits.extend(choice::d_log_prob(&log_probs, *best, 1.0).iter().map(|d| (-d / 32.0) as f32));
             queries.extend(own);
         }
         let mut gradient = trainable.gradient(&queries, &d_logits, 1).unwrap();
         gradient.clip(1.0);
-        trainable
-            .apply(
-                &gradient,
-                &AdamW {
-                    lr: schedule.at(step),
-                    ..AdamW::default()
-                },
-            )
-            .unwrap();
+        trainable.apply(&gradient, &AdamW { lr: schedule.at(step), ..AdamW::default() }).unwrap();
     }
     trainable
 }
@@ -88,30 +60,14 @@ fn train(model: &Model, target: Target, steps: u32, peak: f64) -> Trainable {
 #[test]
 fn the_base_and_an_adapter_learn_a_task_from_scratch() {
     let model = Model::init(ModelConfig::embedded("0.1M", 80).unwrap(), 1).unwrap();
-    let model = model
-        .with_adapter(
-            "action",
-            Adapter::init(model.config(), 16, 32.0, 2).unwrap(),
-        )
-        .unwrap();
+    let model = model.with_adapter("action", Adapter::init(model.config(), 16, 32.0, 2).unwrap()).unwrap();
     assert!(accuracy(&model, Some("action")) < 0.75);
     let base = train(&model, Target::Base, 60, 3e-3);
-    assert!(
-        accuracy(base.model(), None) > 0.95,
-        "base: {}",
-        accuracy(base.model(), None)
-    );
+    assert!(accuracy(base.model(), None) > 0.95, "base: {}", accuracy(base.model(), None));
     let adapted = train(&model, Target::Adapter("action".into()), 120, 5e-3);
     let reached = accuracy(adapted.model(), Some("action"));
     assert!(reached > 0.95, "adapter: {reached}");
-    assert_eq!(
-        adapted.model().base_tensors(),
-        model.base_tensors(),
-        "the base stays frozen"
-    );
+    assert_eq!(adapted.model().base_tensors(), model.base_tensors(), "the base stays frozen");
     let again = train(&model, Target::Adapter("action".into()), 120, 5e-3);
-    assert!(
-        again.export() == adapted.export(),
-        "the same run gives the same bits"
-    );
+    assert!(again.export() == adapted.export(), "the same run gives the same bits");
 }

@@ -43,15 +43,7 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            steps: 150,
-            batch: 48,
-            skill_batch: 12,
-            learning_rate: 3e-3,
-            warmup: 30,
-            weight_decay: 0.01,
-            max_grad_norm: 1.0,
-        }
+        Self { steps: 150, batch: 48, skill_batch: 12, learning_rate: 3e-3, warmup: 30, weight_decay: 0.01, max_grad_norm: 1.0 }
     }
 }
 
@@ -106,13 +98,7 @@ fn train(
     let model = Model::init(policy::model_config(context, book)?, context.random(0, 0).next_u64())?;
     let mut trainable = Trainable::new(&model, Target::Base)?;
     let mut random = context.random(0, 1);
-    let rate = Rate {
-        peak: config.learning_rate,
-        warmup: config.warmup,
-        total: config.steps,
-        floor: 0.05,
-        decay: Decay::Cosine,
-    };
+    let rate = Rate { peak: config.learning_rate, warmup: config.warmup, total: config.steps, floor: 0.05, decay: Decay::Cosine };
     let mut history = Vec::new();
     for step in 0..config.steps {
         context.check_stop()?;

@@ -117,11 +117,7 @@ impl Contract {
     /// [`OperatorError::Other`], with the skill and the name, if the environment has no such predicate.
     pub fn from_skill(skill: &Skill, info: &EnvInfo) -> Result<Self, OperatorError> {
         let set = |column, names: &[String]| known(info, names, || format!("skill {} (`{}`), {column}", skill.skill, skill.name));
-        Ok(Self {
-            adds: set("adds", &skill.adds)?,
-            deletes: set("deletes", &skill.deletes)?,
-            events: set("events", &skill.events)?,
-        })
+        Ok(Self { adds: set("adds", &skill.adds)?, deletes: set("deletes", &skill.deletes)?, events: set("events", &skill.events)? })
     }
 
     /// Its clauses: adds, deletes, events, each in the order of the predicates.
@@ -161,11 +157,7 @@ impl Contract {
     /// Clauses of `self` that `other` lacks.
     #[must_use]
     pub fn minus(&self, other: &Contract) -> Contract {
-        Contract {
-            adds: self.adds.minus(other.adds),
-            deletes: self.deletes.minus(other.deletes),
-            events: self.events.minus(other.events),
-        }
+        Contract { adds: self.adds.minus(other.adds), deletes: self.deletes.minus(other.deletes), events: self.events.minus(other.events) }
     }
 
     /// Number of clauses that both have.

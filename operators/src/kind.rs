@@ -24,14 +24,7 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the documentation.
-    pub const ALL: [Kind; 6] = [
-        Kind::Rollouts,
-        Kind::Policy,
-        Kind::Cuts,
-        Kind::Segments,
-        Kind::Contracts,
-        Kind::Bank,
-    ];
+    pub const ALL: [Kind; 6] = [Kind::Rollouts, Kind::Policy, Kind::Cuts, Kind::Segments, Kind::Contracts, Kind::Bank];
 
     /// Name as used in messages and in the reference.
     pub fn name(self) -> &'static str {

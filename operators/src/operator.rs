@@ -6,7 +6,7 @@ use cosplay_datasets::{Metric, Table, TableName};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sha2::{Digest, Sha256};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -111,21 +111,27 @@ impl PortTables {
 pub struct Inputs {
     ports: BTreeMap<String, PortTables>,
     constants: BTreeMap<String, PortTables>,
+    replaced: BTreeSet<String>,
 }
 
 impl Inputs {
     /// Inputs from the tables of each port: those of this step, and those that stay valid (outputs of operators that run once).
     pub fn new(ports: BTreeMap<String, PortTables>, constants: BTreeMap<String, PortTables>) -> Self {
-        Self { ports, constants }
+        Self { ports, constants, replaced: BTreeSet::new() }
+    }
+
+    /// Names the feedback ports whose first step is over: what came from `then` holds there, also if it was nothing.
+    #[must_use]
+    pub fn with_replaced(mut self, replaced: BTreeSet<String>) -> Self {
+        self.replaced = replaced;
+        self
     }
 
     /// Rows of table `T` on `port` in this step, sorted by key. A port that is fed by an operator that runs once gives that one's rows in
     /// every step; a feedback port gives `initial` in step 0 and what `then` produced one step earlier afterwards.
     pub fn rows<T: Table>(&self, port: &str) -> Result<Vec<T>, OperatorError> {
-        match self.ports.get(port).or_else(|| self.constants.get(port)) {
-            Some(tables) => tables.rows(),
-            None => Ok(Vec::new()),
-        }
+        let constant = self.constants.get(port).filter(|_| !self.replaced.contains(port));
+        self.ports.get(port).or(constant).map_or(Ok(Vec::new()), PortTables::rows)
     }
 
     /// Rows of table `T` that the `initial` of a feedback port holds, in any step (empty for `initial: empty`).

@@ -79,11 +79,7 @@ pub fn model_config(context: &NodeContext, book: &PromptBook) -> Result<ModelCon
 
 fn named(row: PolicyTensor) -> TrainedTensor {
     TrainedTensor {
-        tensor: NamedTensor {
-            name: row.tensor,
-            shape: row.shape.into_iter().map(|size| size as usize).collect(),
-            data: row.weights,
-        },
+        tensor: NamedTensor { name: row.tensor, shape: row.shape.into_iter().map(|size| size as usize).collect(), data: row.weights },
         first_moment: row.first_moment,
         second_moment: row.second_moment,
         updates: row.updates,
@@ -109,8 +105,5 @@ pub fn rows(version: u32, part: &str, tensors: Vec<TrainedTensor>) -> Vec<Policy
 
 /// Tensors without optimiser state.
 pub fn frozen(tensors: Vec<NamedTensor>) -> Vec<TrainedTensor> {
-    tensors
-        .into_iter()
-        .map(|tensor| TrainedTensor { tensor, first_moment: Vec::new(), second_moment: Vec::new(), updates: 0 })
-        .collect()
+    tensors.into_iter().map(|tensor| TrainedTensor { tensor, first_moment: Vec::new(), second_moment: Vec::new(), updates: 0 }).collect()
 }

@@ -194,12 +194,7 @@ impl PromptBook {
         };
         let fits = decision.logprobs.len() == options && (decision.chosen as usize) < options;
         let known = decision.prompt_ids.iter().all(|&id| (id as usize) < self.vocabulary.len());
-        (fits && known).then(|| Prompt {
-            form,
-            ids: decision.prompt_ids.clone(),
-            lengths: decision.prompt_lengths.clone(),
-            answers,
-        })
+        (fits && known).then(|| Prompt { form, ids: decision.prompt_ids.clone(), lengths: decision.prompt_lengths.clone(), answers })
     }
 }
 

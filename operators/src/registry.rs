@@ -1,8 +1,8 @@
 //! The operators by name, with all that a plan, the reference and the JSON schema need to know of them.
 
+use crate::dataflow::batch::Batch;
 use crate::kind::Kind;
 use crate::operator::{NodeContext, Operator, OperatorError, Port, Schedule};
-use crate::dataflow::batch::Batch;
 use crate::settings::RunSettings;
 use cosplay_datasets::TableName;
 use serde_json::Value;

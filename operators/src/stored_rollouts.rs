@@ -48,9 +48,8 @@ impl Operator for StoredRollouts {
     fn step(&mut self, step: u64, _inputs: &Inputs) -> Result<Outputs, OperatorError> {
         let (context, config) = (&self.context, &self.config);
         let without: BTreeSet<u64> = config.without.iter().copied().collect();
-        let here = |episode: EpisodeId| {
-            !without.contains(&episode.0) && worker_of_episode(episode.index(), context.workers) == context.worker
-        };
+        let here =
+            |episode: EpisodeId| !without.contains(&episode.0) && worker_of_episode(episode.index(), context.workers) == context.worker;
         let split = cosplay_envs::Split::from(config.split);
         let episodes: Vec<Episode> = rows(&self.episodes, step)?;
         let wanted: BTreeSet<EpisodeId> = episodes

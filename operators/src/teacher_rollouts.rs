@@ -135,7 +135,8 @@ fn teach(context: &NodeContext, config: &Config, book: &PromptBook, info: &EnvIn
     let mut recent: Vec<String> = Vec::new();
     for t in 0..scripted.views.len() {
         let view = &scripted.views[t];
-        let reached = literal.is_some_and(|literal| t > 0 && (scripted.after[t - 1].contains(literal) || scripted.events[t - 1].contains(literal)));
+        let reached =
+            literal.is_some_and(|literal| t > 0 && (scripted.after[t - 1].contains(literal) || scripted.events[t - 1].contains(literal)));
         let mut call = 0;
         if t >= until || reached {
             (skill, literal) = (None, None);
@@ -175,7 +176,8 @@ fn hindsight(
     let end = (t + config.horizon as usize).min(scripted.views.len());
     let reached = (t..end).fold(PredicateSet::EMPTY, |set, at| set.union(scripted.after[at]).union(scripted.events[at]));
     let coming: Vec<usize> = reached.minus(view.predicates).iter().collect();
-    let other: Vec<usize> = (0..info.predicates.len()).filter(|&index| !reached.contains(index) && !view.predicates.contains(index)).collect();
+    let other: Vec<usize> =
+        (0..info.predicates.len()).filter(|&index| !reached.contains(index) && !view.predicates.contains(index)).collect();
     if coming.is_empty() {
         return Ok(None);
     }

@@ -124,7 +124,10 @@ impl Banks {
             format!("uses {} · successes {}", skill.uses, skill.successes),
             format!("fitness {:+.1} · quality {:.2}", skill.fitness, skill.quality),
             format!("duration {:.1} ± {:.1} steps", skill.duration, skill.duration_spread),
-            format!("generation {} · created in step {} · changed in {} · supported in {}", skill.generation, skill.created, skill.updated, skill.supported),
+            format!(
+                "generation {} · created in step {} · changed in {} · supported in {}",
+                skill.generation, skill.created, skill.updated, skill.supported
+            ),
         ];
         if let Some(into) = skill.merged_into {
             figures.push(format!("merged into skill {into}"));
@@ -181,11 +184,19 @@ impl Banks {
         }
         if let (Some(clause), false) = (clause, found) {
             let names: Vec<String> = clauses.iter().map(|row| spell(&row.effect, &row.literal)).collect();
-            return Err(Ending::wrong(format!("skill {} has no clause `{clause}`", skill.skill)).hint(format!("its clauses: {}", names.join(" "))));
+            return Err(
+                Ending::wrong(format!("skill {} has no clause `{clause}`", skill.skill)).hint(format!("its clauses: {}", names.join(" ")))
+            );
         }
         let _ = writeln!(text, "\nevents");
-        for (at, event) in self.run.read_all::<BankEvent>()?.into_iter().filter(|(at, event)| *at <= step && event.skills.contains(&skill.skill)) {
-            let _ = writeln!(text, "  step {at}: {} {} by {} — {} ({} segments)", event.kind, event.verdict, event.proposed_by, event.reason, event.support);
+        for (at, event) in
+            self.run.read_all::<BankEvent>()?.into_iter().filter(|(at, event)| *at <= step && event.skills.contains(&skill.skill))
+        {
+            let _ = writeln!(
+                text,
+                "  step {at}: {} {} by {} — {} ({} segments)",
+                event.kind, event.verdict, event.proposed_by, event.reason, event.support
+            );
         }
         Ok(text)
     }

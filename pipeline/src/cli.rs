@@ -18,7 +18,11 @@ use std::path::{Path, PathBuf};
 /// A YAML spec names a dataflow graph of operators (rollout, boundary proposal, segmentation, contract learning, bank maintenance, policy
 /// update); `cosplay run` runs it, and everything that flows lands in Parquet.
 #[derive(Debug, Parser)]
-#[command(name = "cosplay", version, after_help = "Start with:  cosplay run specs/2048_quick.yaml\n\nExit codes: 0 done, 1 failed, 2 the request was wrong, 130 interrupted.")]
+#[command(
+    name = "cosplay",
+    version,
+    after_help = "Start with:  cosplay run specs/2048_quick.yaml\n\nExit codes: 0 done, 1 failed, 2 the request was wrong, 130 interrupted."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -27,7 +31,9 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a spec: play, grow the bank, train, step by step.
-    #[command(after_help = "Example:  cosplay run specs/2048.yaml --set seed=2 --out runs/seed2\n\nA step is committed as a whole. After Ctrl-C, a crash or a power cut the same command with --resume goes on, and the\nfinished run has the same bytes as one that was never stopped.")]
+    #[command(
+        after_help = "Example:  cosplay run specs/2048.yaml --set seed=2 --out runs/seed2\n\nA step is committed as a whole. After Ctrl-C, a crash or a power cut the same command with --resume goes on, and the\nfinished run has the same bytes as one that was never stopped."
+    )]
     Run(RunArguments),
     /// Check a spec and show the resolved graph; runs nothing.
     Plan {
@@ -44,7 +50,9 @@ enum Command {
         yaml: bool,
     },
     /// Make banks again from stored rollouts, without any model call.
-    #[command(after_help = "Example:  cosplay rebuild runs/2048 --out rebuilt\n          cosplay rebuild specs/2048.yaml --rollouts 'runs/2048/experiences/step=*/*.parquet' --without 30000007\n\nReading a whole run, the rebuilt bank is compared with the live one, step by step; a difference is exit code 1.")]
+    #[command(
+        after_help = "Example:  cosplay rebuild runs/2048 --out rebuilt\n          cosplay rebuild specs/2048.yaml --rollouts 'runs/2048/experiences/step=*/*.parquet' --without 30000007\n\nReading a whole run, the rebuilt bank is compared with the live one, step by step; a difference is exit code 1."
+    )]
     Rebuild(RebuildArguments),
     /// Play with a run's policy and bank on unseen seeds, beside the baselines.
     Eval(EvalArguments),
@@ -52,7 +60,9 @@ enum Command {
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Bank(BankArguments),
     /// Run Polars SQL over the tables of a run; each table has a column `step`.
-    #[command(after_help = "Example:  cosplay query runs/2048 \"SELECT step, AVG(return) AS mean FROM episodes GROUP BY step ORDER BY step\"\n\nTables: episodes, experiences, decisions, cuts, segments, contracts, skills, bank_events, relabels, samples, policies, metrics.")]
+    #[command(
+        after_help = "Example:  cosplay query runs/2048 \"SELECT step, AVG(return) AS mean FROM episodes GROUP BY step ORDER BY step\"\n\nTables: episodes, experiences, decisions, cuts, segments, contracts, skills, bank_events, relabels, samples, policies, metrics."
+    )]
     Query {
         /// Run directory.
         run: PathBuf,
@@ -124,7 +134,11 @@ impl SessionArguments {
             (Some(hosts), Some(process)) => {
                 let addresses = read_hosts(hosts)?;
                 if process >= addresses.len() {
-                    return Err(Ending::wrong(format!("--process {process}: {} lists processes 0 to {}", hosts.display(), addresses.len() - 1)));
+                    return Err(Ending::wrong(format!(
+                        "--process {process}: {} lists processes 0 to {}",
+                        hosts.display(),
+                        addresses.len() - 1
+                    )));
                 }
                 Some(Cluster { addresses, process })
             }
@@ -338,14 +352,10 @@ fn rebuild_command(arguments: &RebuildArguments) -> Result<(), Ending> {
 }
 
 fn eval_command(arguments: &EvalArguments) -> Result<(), Ending> {
-    let banks = if arguments.bank.is_empty() { vec![BankChoice::None, BankChoice::First, BankChoice::Final] } else { arguments.bank.clone() };
-    let request = EvalRequest {
-        run: arguments.run.clone(),
-        episodes: arguments.episodes,
-        validation: arguments.validation,
-        banks,
-        at: arguments.at,
-    };
+    let banks =
+        if arguments.bank.is_empty() { vec![BankChoice::None, BankChoice::First, BankChoice::Final] } else { arguments.bank.clone() };
+    let request =
+        EvalRequest { run: arguments.run.clone(), episodes: arguments.episodes, validation: arguments.validation, banks, at: arguments.at };
     let bar = indicatif::ProgressBar::new_spinner();
     let report = eval::evaluate(&request, &|what| {
         bar.set_message(format!("playing: {what}"));
@@ -382,7 +392,11 @@ fn bank_command(arguments: BankArguments) -> Result<(), Ending> {
 /// Writes to stdout. A reader that has gone away (`| head`) is no failure.
 fn print(text: &str) -> Result<(), Ending> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") }).and_then(|()| out.flush()) {
+    match out
+        .write_all(text.as_bytes())
+        .and_then(|()| if text.ends_with('\n') { Ok(()) } else { out.write_all(b"\n") })
+        .and_then(|()| out.flush())
+    {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Ending::failed(format!("stdout: {error}"))),
         _ => Ok(()),
     }

@@ -148,7 +148,8 @@ pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, En
     let empty = AgentBank::default();
     rows.extend(evaluator.model("untrained", &untrained, (None, &empty), tell)?);
     let cold_rows = evaluator.model("cold start", &cold, (Some(BankChoice::None), &empty), tell)?;
-    let reference = cold_rows.iter().find(|row| row.decoding.as_ref().is_some_and(|text| text.starts_with("best"))).map(|row| row.returns.clone());
+    let reference =
+        cold_rows.iter().find(|row| row.decoding.as_ref().is_some_and(|text| text.starts_with("best"))).map(|row| row.returns.clone());
     rows.extend(cold_rows);
     for (name, model) in [("cold start", &cold), ("co-evolved", &trained)] {
         for (choice, bank) in &banks {
@@ -211,7 +212,11 @@ impl Evaluator {
             self.info.policy_names().into_iter().map(|name| (name.to_owned(), name.to_owned(), 0.0)).collect();
         if let Some(node) = self.spec.nodes.iter().find(|node| node.info.name == "teacher_rollouts") {
             let teacher: teacher_rollouts::Config = configuration("teacher_rollouts", &node.config)?;
-            policies.push((format!("teacher ({}, {:.0} % random)", teacher.teacher, 100.0 * teacher.noise), teacher.teacher, teacher.noise));
+            policies.push((
+                format!("teacher ({}, {:.0} % random)", teacher.teacher, 100.0 * teacher.noise),
+                teacher.teacher,
+                teacher.noise,
+            ));
         }
         policies
             .into_iter()
@@ -233,9 +238,7 @@ impl Evaluator {
     /// Empty, first and final bank, as far as the run has them.
     fn banks(&self, run: &RunDir, step: u64) -> Result<Vec<(BankChoice, AgentBank)>, Ending> {
         let mut banks = vec![(BankChoice::None, AgentBank::default())];
-        let read = |at: u64| -> Result<AgentBank, Ending> {
-            Ok(AgentBank::new(&run.read_step::<Skill>(at)?, &self.info, at as u32 + 1)?)
-        };
+        let read = |at: u64| -> Result<AgentBank, Ending> { Ok(AgentBank::new(&run.read_step::<Skill>(at)?, &self.info, at as u32 + 1)?) };
         for at in run.steps(TableName::Skills).into_iter().filter(|&at| at <= step) {
             let bank = read(at)?;
             if !bank.skills().is_empty() {
@@ -250,7 +253,13 @@ impl Evaluator {
     }
 
     /// Three rows of a model: at T = 1, at its best temperature by validation, and greedy.
-    fn model(&self, name: &str, model: &Model, (choice, bank): (Option<BankChoice>, &AgentBank), tell: &dyn Fn(&str)) -> Result<Vec<Row>, Ending> {
+    fn model(
+        &self,
+        name: &str,
+        model: &Model,
+        (choice, bank): (Option<BankChoice>, &AgentBank),
+        tell: &dyn Fn(&str),
+    ) -> Result<Vec<Row>, Ending> {
         tell(&format!("{name}, bank {}", choice.map_or("none", BankChoice::name)));
         let mut best = (f64::NEG_INFINITY, 1.0);
         for temperature in TEMPERATURES {
@@ -269,12 +278,7 @@ impl Evaluator {
     }
 
     fn play(&self, model: &Model, bank: &AgentBank, temperature: f64, split: Split) -> Result<play::Played, Ending> {
-        let options = AgentOptions {
-            temperature,
-            retrieval: self.rollout.retrieval.clone(),
-            without_bank_every: 0,
-            full: false,
-        };
+        let options = AgentOptions { temperature, retrieval: self.rollout.retrieval.clone(), without_bank_every: 0, full: false };
         let adapter = |name: &'static str| model.adapters().any(|adapter| adapter == name).then_some(name);
         let agent = Agent {
             model,
@@ -317,7 +321,10 @@ impl Report {
              best T is chosen on {} validation episodes; co-evolved is the policy after step {}\n\n",
             self.run, self.env, self.episodes, self.validation, self.step
         );
-        text.push_str(&format!("{:<38} {:<6} {:<11} {:>14} {:>7}   {}\n", "policy", "bank", "decoding", "return", "steps", "against cold start"));
+        text.push_str(&format!(
+            "{:<38} {:<6} {:<11} {:>14} {:>7}   {}\n",
+            "policy", "bank", "decoding", "return", "steps", "against cold start"
+        ));
         for row in &self.rows {
             let against = match row.against_cold_start {
                 Some((mean, half)) => format!("{mean:+.0} ± {half:.0}"),

@@ -11,14 +11,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Tables that must come out equal.
-const BANK_TABLES: [TableName; 6] = [
-    TableName::Cuts,
-    TableName::Segments,
-    TableName::Contracts,
-    TableName::Skills,
-    TableName::BankEvents,
-    TableName::Relabels,
-];
+const BANK_TABLES: [TableName; 6] =
+    [TableName::Cuts, TableName::Segments, TableName::Contracts, TableName::Skills, TableName::BankEvents, TableName::Relabels];
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]

@@ -1,10 +1,5 @@
 //! What must hold of tables, files, runs and queries.
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    unreachable_pub
-)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod parquet_io;
 mod run_dir;
@@ -17,33 +12,18 @@ use crate::tables::{Cut, Episode, Experience, Metric};
 
 /// A folder for tests that sync a thousand times: in memory where the system has such a place.
 fn fast_folder() -> tempfile::TempDir {
-    tempfile::tempdir_in("/dev/shm")
-        .or_else(|_| tempfile::tempdir())
-        .unwrap()
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// A few episodes' experiences, with texts of all kinds.
 fn experiences(step: u64) -> Vec<Experience> {
-    let texts = [
-        "",
-        "left",
-        "größer ≥ 2048 🎲",
-        "a longer text that does not fit into the twelve bytes of a view",
-    ];
+    let texts = ["", "left", "größer ≥ 2048 🎲", "a longer text that does not fit into the twelve bytes of a view"];
     let row = |index: u32, t: u32| Experience {
         episode: EpisodeId::new(step, 0, index),
         t,
-        observation: format!(
-            "{}|{}",
-            texts[(index + t) as usize % 4],
-            texts[t as usize % 4].repeat(t as usize)
-        ),
+        observation: format!("{}|{}", texts[(index + t) as usize % 4], texts[t as usize % 4].repeat(t as usize)),
         summary: texts[t as usize % 4].to_owned(),
-        predicates: texts
-            .iter()
-            .take(t as usize % 4)
-            .map(|text| (*text).to_owned())
-            .collect(),
+        predicates: texts.iter().take(t as usize % 4).map(|text| (*text).to_owned()).collect(),
         valid_actions: vec!["left".to_owned(), "up".to_owned()],
         action: "left".to_owned(),
         reward: f64::from(t) * 0.1,
@@ -53,9 +33,7 @@ fn experiences(step: u64) -> Vec<Experience> {
         surprisal: (t % 3 == 1).then_some(0.25),
         ..Experience::default()
     };
-    (0..5)
-        .flat_map(|index| (0..7).map(move |t| row(index, t)))
-        .collect()
+    (0..5).flat_map(|index| (0..7).map(move |t| row(index, t))).collect()
 }
 
 fn episodes(step: u64) -> Vec<Episode> {
@@ -71,23 +49,10 @@ fn episodes(step: u64) -> Vec<Episode> {
 }
 
 fn metrics(step: u64) -> Vec<Metric> {
-    let row = |name: &str, value| Metric {
-        node: "update".to_owned(),
-        name: name.to_owned(),
-        value,
-    };
-    vec![
-        row("action.kl", 0.01 * step as f64),
-        row("grad_norm", 1.5),
-        row("nan", f64::NAN),
-    ]
+    let row = |name: &str, value| Metric { node: "update".to_owned(), name: name.to_owned(), value };
+    vec![row("action.kl", 0.01 * step as f64), row("grad_norm", 1.5), row("nan", f64::NAN)]
 }
 
 fn cuts(step: u64) -> Vec<Cut> {
-    vec![Cut {
-        episode: EpisodeId::new(step, 0, 1),
-        t: 3,
-        score: 0.5,
-        signals: vec!["event".to_owned(), "reward".to_owned()],
-    }]
+    vec![Cut { episode: EpisodeId::new(step, 0, 1), t: 3, score: 0.5, signals: vec!["event".to_owned(), "reward".to_owned()] }]
 }

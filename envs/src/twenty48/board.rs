@@ -17,12 +17,7 @@ pub enum Direction {
 
 impl Direction {
     /// All four, in the order of the choices: up, right, down, left.
-    pub const ALL: [Direction; 4] = [
-        Direction::Up,
-        Direction::Right,
-        Direction::Down,
-        Direction::Left,
-    ];
+    pub const ALL: [Direction; 4] = [Direction::Up, Direction::Right, Direction::Down, Direction::Left];
 
     /// Lower-case name.
     pub fn as_str(self) -> &'static str {
@@ -155,10 +150,7 @@ fn slide_to_front(cells: [u8; 4]) -> ([u8; 4], u32, u8) {
 }
 
 fn pack(cells: [u8; 4]) -> u16 {
-    cells
-        .into_iter()
-        .rev()
-        .fold(0, |bits, cell| bits << 4 | u16::from(cell))
+    cells.into_iter().rev().fold(0, |bits, cell| bits << 4 | u16::from(cell))
 }
 
 fn line(bits: u16) -> &'static Line {
@@ -169,12 +161,7 @@ fn line(bits: u16) -> &'static Line {
 impl Board {
     /// The board with these exponents, row by row. Exponents above 15 are cut to 15.
     pub fn from_exponents(rows: [[u8; 4]; 4]) -> Board {
-        Board(
-            rows.into_iter()
-                .flatten()
-                .rev()
-                .fold(0, |bits, cell| bits << 4 | u64::from(cell.min(15))),
-        )
+        Board(rows.into_iter().flatten().rev().fold(0, |bits, cell| bits << 4 | u64::from(cell.min(15))))
     }
 
     /// The exponents, row by row.
@@ -195,11 +182,7 @@ impl Board {
 
     /// Sum of the values of all tiles.
     pub fn tile_sum(self) -> u32 {
-        (0..16)
-            .map(|index| self.cell(index))
-            .filter(|&cell| cell > 0)
-            .map(|cell| 1u32 << cell)
-            .sum()
+        (0..16).map(|index| self.cell(index)).filter(|&cell| cell > 0).map(|cell| 1u32 << cell).sum()
     }
 
     /// The lowest bit of every cell that holds this exponent.
@@ -216,26 +199,16 @@ impl Board {
 
     /// Exponent of the largest tile; 0 on an empty board.
     pub fn top(self) -> u8 {
-        self.rows()
-            .map(|row| line(row).top)
-            .into_iter()
-            .max()
-            .unwrap_or(0)
+        self.rows().map(|row| line(row).top).into_iter().max().unwrap_or(0)
     }
 
     /// Rows and columns swapped.
     #[must_use]
     pub fn transposed(self) -> Board {
         let a = self.0;
-        let swapped_cells = a & 0xf0f0_0f0f_f0f0_0f0f
-            | (a & 0x0000_f0f0_0000_f0f0) << 12
-            | (a & 0x0f0f_0000_0f0f_0000) >> 12;
+        let swapped_cells = a & 0xf0f0_0f0f_f0f0_0f0f | (a & 0x0000_f0f0_0000_f0f0) << 12 | (a & 0x0f0f_0000_0f0f_0000) >> 12;
         let b = swapped_cells;
-        Board(
-            b & 0xff00_ff00_00ff_00ff
-                | (b & 0x00ff_00ff_0000_0000) >> 24
-                | (b & 0x0000_0000_ff00_ff00) << 24,
-        )
+        Board(b & 0xff00_ff00_00ff_00ff | (b & 0x00ff_00ff_0000_0000) >> 24 | (b & 0x0000_0000_ff00_ff00) << 24)
     }
 
     /// What the four moves do, in the order of [`Direction::ALL`]. A move is legal if its board differs from this one.
@@ -248,29 +221,16 @@ impl Board {
             merged: lines.iter().map(|line| line.merged).max().unwrap_or(0),
         };
         [
-            slide(
-                down,
-                Board::from_rows(down.map(|line| line.to_low)).transposed(),
-            ),
+            slide(down, Board::from_rows(down.map(|line| line.to_low)).transposed()),
             slide(across, Board::from_rows(across.map(|line| line.to_high))),
-            slide(
-                down,
-                Board::from_rows(down.map(|line| line.to_high)).transposed(),
-            ),
+            slide(down, Board::from_rows(down.map(|line| line.to_high)).transposed()),
             slide(across, Board::from_rows(across.map(|line| line.to_low))),
         ]
     }
 
     /// Its measures.
     pub fn shape(self) -> Shape {
-        let mut shape = Shape {
-            empties: self.empties(),
-            pairs: 0,
-            disorder: 0,
-            roughness: 0,
-            top: 0,
-            place: Place::Inside,
-        };
+        let mut shape = Shape { empties: self.empties(), pairs: 0, disorder: 0, roughness: 0, top: 0, place: Place::Inside };
         for bits in self.rows().into_iter().chain(self.transposed().rows()) {
             let line = line(bits);
             shape.pairs += line.pairs;
@@ -314,11 +274,7 @@ impl Board {
         let rows = self.rows().map(line);
         let chain = |edge: usize| {
             let edge_line = rows[edge];
-            let others = (0..4)
-                .filter(|&row| row != edge)
-                .map(|row| rows[row].top)
-                .max()
-                .unwrap_or(0);
+            let others = (0..4).filter(|&row| row != edge).map(|row| rows[row].top).max().unwrap_or(0);
             edge_line.bottom > 0 && edge_line.disorder == 0 && edge_line.bottom >= others
         };
         chain(0) || chain(3)
@@ -328,8 +284,7 @@ impl Board {
     pub fn second_is_next_to_top(self) -> bool {
         let top = self.top();
         let largest = self.cells_of(top);
-        let near =
-            largest << 16 | largest >> 16 | (largest & !COLUMN_3) << 4 | (largest & !COLUMN_0) >> 4;
+        let near = largest << 16 | largest >> 16 | (largest & !COLUMN_3) << 4 | (largest & !COLUMN_0) >> 4;
         if largest.count_ones() > 1 {
             return near & largest != 0;
         }
@@ -339,20 +294,11 @@ impl Board {
     }
 
     fn rows(self) -> [u16; 4] {
-        [
-            self.0 as u16,
-            (self.0 >> 16) as u16,
-            (self.0 >> 32) as u16,
-            (self.0 >> 48) as u16,
-        ]
+        [self.0 as u16, (self.0 >> 16) as u16, (self.0 >> 32) as u16, (self.0 >> 48) as u16]
     }
 
     fn from_rows(rows: [u16; 4]) -> Board {
-        Board(
-            rows.into_iter()
-                .rev()
-                .fold(0, |bits, row| bits << 16 | u64::from(row)),
-        )
+        Board(rows.into_iter().rev().fold(0, |bits, row| bits << 16 | u64::from(row)))
     }
 }
 
@@ -390,10 +336,7 @@ mod tests {
     fn measures_of_a_known_board() {
         let board = Board::from_exponents([[1, 1, 2, 0], [0, 0, 0, 0], [0, 0, 0, 0], [1, 0, 0, 3]]);
         let shape = board.shape();
-        assert_eq!(
-            (shape.empties, shape.pairs, shape.top, shape.place),
-            (11, 1, 3, Place::Corner)
-        );
+        assert_eq!((shape.empties, shape.pairs, shape.top, shape.place), (11, 1, 3, Place::Corner));
         // Rows: 1 1 2 0 rises 1 and falls 2; 1 0 0 3 falls 1 and rises 3. Columns: 1 0 0 1 falls 1 and rises 1; the others are sorted.
         assert_eq!(shape.disorder, 3);
         assert_eq!(shape.roughness, 1);

@@ -74,10 +74,7 @@ use rand_chacha::rand_core::SeedableRng;
 pub use board::{Board, Direction, Place, Shape, Slide};
 
 use crate::sampling::below;
-use crate::{
-    Choice, EnvError, EnvInfo, Environment, Player, PredicateSet, ScriptedPolicy, Transition, View,
-    Word,
-};
+use crate::{Choice, EnvError, EnvInfo, Environment, Player, PredicateSet, ScriptedPolicy, Transition, View, Word};
 
 /// The name of the game.
 pub const NAME: &str = "2048";
@@ -153,10 +150,7 @@ impl Twenty48 {
     /// The directions that change the board, in the order of the choices; none when the episode is over.
     pub fn legal(&self) -> impl Iterator<Item = (Direction, &Slide)> {
         let open = self.ending.is_none();
-        Direction::ALL
-            .into_iter()
-            .zip(&self.slides)
-            .filter(move |(_, slide)| open && slide.after != self.board)
+        Direction::ALL.into_iter().zip(&self.slides).filter(move |(_, slide)| open && slide.after != self.board)
     }
 
     fn start(&mut self, seed: u64) {
@@ -198,11 +192,7 @@ impl Twenty48 {
         if self.ending.is_some() {
             return Err(EnvError::EpisodeOver { steps: self.steps });
         }
-        if player == Player(0) {
-            Ok(())
-        } else {
-            Err(EnvError::NotToMove { player })
-        }
+        if player == Player(0) { Ok(()) } else { Err(EnvError::NotToMove { player }) }
     }
 }
 
@@ -224,9 +214,7 @@ pub fn info(max_steps: u32) -> EnvInfo {
         reward_unit: "points (sum of the values of merged tiles)",
         predicates: predicates::list(),
         words: words::all(),
-        phases: ["opening", "midgame", "endgame"]
-            .map(Word::Borrowed)
-            .to_vec(),
+        phases: ["opening", "midgame", "endgame"].map(Word::Borrowed).to_vec(),
         outcomes: [STUCK, CAP].map(Word::Borrowed).to_vec(),
         roles: vec![Word::Borrowed("player")],
         teachers: policies::teachers(),
@@ -251,11 +239,7 @@ impl Environment for Twenty48 {
     }
 
     fn to_move(&self) -> Vec<Player> {
-        if self.ending.is_some() {
-            Vec::new()
-        } else {
-            vec![Player(0)]
-        }
+        if self.ending.is_some() { Vec::new() } else { vec![Player(0)] }
     }
 
     fn view(&self, player: Player) -> Result<View, EnvError> {
@@ -269,10 +253,7 @@ impl Environment for Twenty48 {
             prompt_words: words::of_prompt(&scene.shape),
             choices: self
                 .legal()
-                .map(|(direction, slide)| Choice {
-                    text: Word::Borrowed(direction.as_str()),
-                    words: words::of_option(direction, slide),
-                })
+                .map(|(direction, slide)| Choice { text: Word::Borrowed(direction.as_str()), words: words::of_option(direction, slide) })
                 .collect(),
             intention: text::intention(&scene),
         })
@@ -283,18 +264,11 @@ impl Environment for Twenty48 {
             return Err(EnvError::EpisodeOver { steps: self.steps });
         }
         let &[(player, index)] = moves else {
-            return Err(EnvError::WrongMoves {
-                expected: 1,
-                given: moves.len(),
-            });
+            return Err(EnvError::WrongMoves { expected: 1, given: moves.len() });
         };
         self.check_turn(player)?;
         let Some(slide) = self.legal().nth(index).map(|(_, slide)| *slide) else {
-            return Err(EnvError::IllegalAction {
-                player,
-                index,
-                choices: self.legal().count(),
-            });
+            return Err(EnvError::IllegalAction { player, index, choices: self.legal().count() });
         };
         let top_before = self.board.top();
         self.board = slide.after;

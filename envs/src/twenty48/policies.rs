@@ -21,13 +21,7 @@ impl ScriptedPolicy for ByRule {
         self.name
     }
 
-    fn choose(
-        &mut self,
-        env: &dyn Environment,
-        _player: Player,
-        _view: &View,
-        rng: &mut ChaCha8Rng,
-    ) -> usize {
+    fn choose(&mut self, env: &dyn Environment, _player: Player, _view: &View, rng: &mut ChaCha8Rng) -> usize {
         let Some(game) = env.as_any().and_then(|any| any.downcast_ref::<Twenty48>()) else {
             return 0;
         };
@@ -37,37 +31,16 @@ impl ScriptedPolicy for ByRule {
             *slot = (direction, *slide);
             count += 1;
         }
-        if count == 0 {
-            0
-        } else {
-            (self.rule)(&legal[..count], rng)
-        }
+        if count == 0 { 0 } else { (self.rule)(&legal[..count], rng) }
     }
 }
 
-const RANDOM: PolicyInfo = PolicyInfo {
-    name: "random",
-    about: "Every legal move is equally likely.",
-};
+const RANDOM: PolicyInfo = PolicyInfo { name: "random", about: "Every legal move is equally likely." };
 
 /// All policies that are rules: description, rule, and whether it is also a teacher.
 const RULES: [(PolicyInfo, Rule, bool); 8] = [
-    (
-        PolicyInfo {
-            name: "fixed_priority",
-            about: "The first legal move of left, down, right, up.",
-        },
-        fixed_priority,
-        false,
-    ),
-    (
-        PolicyInfo {
-            name: "greedy_merge",
-            about: "The move with the largest merge score now; ties at random.",
-        },
-        greedy_merge,
-        true,
-    ),
+    (PolicyInfo { name: "fixed_priority", about: "The first legal move of left, down, right, up." }, fixed_priority, false),
+    (PolicyInfo { name: "greedy_merge", about: "The move with the largest merge score now; ties at random." }, greedy_merge, true),
     (
         PolicyInfo {
             name: "greedy_merge_ordered",
@@ -93,45 +66,27 @@ const RULES: [(PolicyInfo, Rule, bool); 8] = [
         true,
     ),
     (
-        PolicyInfo {
-            name: "linear",
-            about: "The largest weighted sum of a move's score and of the measures of the board it leaves.",
-        },
+        PolicyInfo { name: "linear", about: "The largest weighted sum of a move's score and of the measures of the board it leaves." },
         linear,
         true,
     ),
     (
-        PolicyInfo {
-            name: "expectimax",
-            about: "Two own moves ahead, averaged over all new tiles, then a weighted sum as in `linear`.",
-        },
+        PolicyInfo { name: "expectimax", about: "Two own moves ahead, averaged over all new tiles, then a weighted sum as in `linear`." },
         expectimax,
         true,
     ),
-    (
-        PolicyInfo {
-            name: "most_empty",
-            about: "The move that leaves the most empty cells; ties at random.",
-        },
-        most_empty,
-        false,
-    ),
+    (PolicyInfo { name: "most_empty", about: "The move that leaves the most empty cells; ties at random." }, most_empty, false),
 ];
 
 /// Policies that are worth learning from; `random` too, since play can be learnt from nothing.
 pub(super) fn teachers() -> Vec<PolicyInfo> {
-    let rules = RULES
-        .iter()
-        .filter(|(_, _, teaches)| *teaches)
-        .map(|(info, _, _)| info.clone());
+    let rules = RULES.iter().filter(|(_, _, teaches)| *teaches).map(|(info, _, _)| info.clone());
     std::iter::once(RANDOM).chain(rules).collect()
 }
 
 /// All policies, to compare with.
 pub(super) fn baselines() -> Vec<PolicyInfo> {
-    std::iter::once(RANDOM)
-        .chain(RULES.iter().map(|(info, _, _)| info.clone()))
-        .collect()
+    std::iter::once(RANDOM).chain(RULES.iter().map(|(info, _, _)| info.clone())).collect()
 }
 
 /// The policy of this name.
@@ -140,25 +95,15 @@ pub(super) fn named(name: &str) -> Option<Box<dyn ScriptedPolicy>> {
         return Some(Box::new(UniformRandom));
     }
     let (info, rule, _) = RULES.iter().find(|(info, _, _)| info.name == name)?;
-    Some(Box::new(ByRule {
-        name: info.name,
-        rule: *rule,
-    }))
+    Some(Box::new(ByRule { name: info.name, rule: *rule }))
 }
 
 /// The index with the largest key; one of equals at random.
-fn largest_by<K: Ord>(
-    legal: &[(Direction, Slide)],
-    rng: &mut ChaCha8Rng,
-    key: impl Fn(&Slide) -> K,
-) -> usize {
+fn largest_by<K: Ord>(legal: &[(Direction, Slide)], rng: &mut ChaCha8Rng, key: impl Fn(&Slide) -> K) -> usize {
     let Some(best) = legal.iter().map(|(_, slide)| key(slide)).max() else {
         return 0;
     };
-    let ties = legal
-        .iter()
-        .enumerate()
-        .filter(|(_, (_, slide))| key(slide) == best);
+    let ties = legal.iter().enumerate().filter(|(_, (_, slide))| key(slide) == best);
     let pick = below(rng, ties.clone().count());
     ties.map(|(index, _)| index).nth(pick).unwrap_or(0)
 }
@@ -187,10 +132,7 @@ fn precedence(direction: Direction) -> u8 {
 
 /// The index with the largest key; of equals the first of left, down, right, up.
 fn largest_in_order<K: Ord>(legal: &[(Direction, Slide)], key: impl Fn(&Slide) -> K) -> usize {
-    let best = legal
-        .iter()
-        .enumerate()
-        .max_by_key(|(_, (direction, slide))| (key(slide), precedence(*direction)));
+    let best = legal.iter().enumerate().max_by_key(|(_, (direction, slide))| (key(slide), precedence(*direction)));
     best.map_or(0, |(index, _)| index)
 }
 
@@ -211,21 +153,15 @@ fn most_empty(legal: &[(Direction, Slide)], rng: &mut ChaCha8Rng) -> usize {
 }
 
 fn monotone(legal: &[(Direction, Slide)], rng: &mut ChaCha8Rng) -> usize {
-    largest_by(legal, rng, |slide| {
-        (std::cmp::Reverse(slide.after.shape().disorder), slide.gain)
-    })
+    largest_by(legal, rng, |slide| (std::cmp::Reverse(slide.after.shape().disorder), slide.gain))
 }
 
 fn corner(legal: &[(Direction, Slide)], _rng: &mut ChaCha8Rng) -> usize {
-    largest_in_order(legal, |slide| {
-        (slide.after.shape().place == Place::Corner, slide.gain)
-    })
+    largest_in_order(legal, |slide| (slide.after.shape().place == Place::Corner, slide.gain))
 }
 
 fn linear(legal: &[(Direction, Slide)], _rng: &mut ChaCha8Rng) -> usize {
-    largest_value(legal, |slide| {
-        f64::from(slide.gain) * LINEAR.gain + worth(slide.after, &LINEAR)
-    })
+    largest_value(legal, |slide| f64::from(slide.gain) * LINEAR.gain + worth(slide.after, &LINEAR))
 }
 
 /// Weights of a move's gain and of the measures of the board it leaves, all on one arbitrary scale.
@@ -242,35 +178,17 @@ struct Weights {
 }
 
 /// The weights of `linear`.
-const LINEAR: Weights = Weights {
-    gain: 0.22,
-    empties: 2.0,
-    pairs: 1.84,
-    corner: 11.0,
-    disorder: -0.82,
-    roughness: -0.25,
-};
+const LINEAR: Weights = Weights { gain: 0.22, empties: 2.0, pairs: 1.84, corner: 11.0, disorder: -0.82, roughness: -0.25 };
 
 /// The weights of `expectimax`; empty cells matter little where the look-ahead sees the merges themselves.
-const LOOK_AHEAD: Weights = Weights {
-    gain: 0.07,
-    empties: 0.05,
-    pairs: 0.6,
-    corner: 6.0,
-    disorder: -0.16,
-    roughness: -0.3,
-};
+const LOOK_AHEAD: Weights = Weights { gain: 0.07, empties: 0.05, pairs: 0.6, corner: 6.0, disorder: -0.16, roughness: -0.3 };
 
 /// What `expectimax` takes a board without a legal move to be worth.
 const LOST: f64 = -50.0;
 
 fn worth(board: Board, w: &Weights) -> f64 {
     let shape = board.shape();
-    let corner = if shape.place == Place::Corner {
-        w.corner
-    } else {
-        0.0
-    };
+    let corner = if shape.place == Place::Corner { w.corner } else { 0.0 };
     f64::from(shape.empties) * w.empties
         + f64::from(shape.pairs) * w.pairs
         + corner
@@ -279,9 +197,7 @@ fn worth(board: Board, w: &Weights) -> f64 {
 }
 
 fn expectimax(legal: &[(Direction, Slide)], _rng: &mut ChaCha8Rng) -> usize {
-    largest_value(legal, |slide| {
-        f64::from(slide.gain) * LOOK_AHEAD.gain + after_chance(slide.after)
-    })
+    largest_value(legal, |slide| f64::from(slide.gain) * LOOK_AHEAD.gain + after_chance(slide.after))
 }
 
 /// The mean worth of a board over all new tiles, when the best reply is played to each.
@@ -291,23 +207,17 @@ fn after_chance(board: Board) -> f64 {
     while empty != 0 {
         let cell = empty & empty.wrapping_neg();
         empty &= empty - 1;
-        total +=
-            0.9 * best_reply(Board(board.0 | cell)) + 0.1 * best_reply(Board(board.0 | cell << 1));
+        total += 0.9 * best_reply(Board(board.0 | cell)) + 0.1 * best_reply(Board(board.0 | cell << 1));
         cells += 1.0;
     }
-    if cells > 0.0 {
-        total / cells
-    } else {
-        best_reply(board)
-    }
+    if cells > 0.0 { total / cells } else { best_reply(board) }
 }
 
 fn best_reply(board: Board) -> f64 {
     let mut best = f64::NEG_INFINITY;
     for slide in board.slides() {
         if slide.after != board {
-            best =
-                best.max(f64::from(slide.gain) * LOOK_AHEAD.gain + worth(slide.after, &LOOK_AHEAD));
+            best = best.max(f64::from(slide.gain) * LOOK_AHEAD.gain + worth(slide.after, &LOOK_AHEAD));
         }
     }
     if best.is_finite() { best } else { LOST }

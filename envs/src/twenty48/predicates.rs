@@ -12,70 +12,26 @@ const LIST: [(&str, PredicateKind, &str); 25] = [
     ("max_ge_128", Monotone, "The largest tile is at least 128."),
     ("max_ge_256", Monotone, "The largest tile is at least 256."),
     ("max_ge_512", Monotone, "The largest tile is at least 512."),
-    (
-        "max_ge_1024",
-        Monotone,
-        "The largest tile is at least 1024.",
-    ),
+    ("max_ge_1024", Monotone, "The largest tile is at least 1024."),
     ("empty_ge_4", State, "At least 4 cells are empty."),
     ("empty_ge_6", State, "At least 6 cells are empty."),
     ("empty_ge_8", State, "At least 8 cells are empty."),
     ("board_full", State, "No cell is empty."),
-    (
-        "merge_left",
-        State,
-        "Moving left or right merges at least two tiles.",
-    ),
-    (
-        "merge_up",
-        State,
-        "Moving up or down merges at least two tiles.",
-    ),
-    (
-        "merges_ge_2",
-        State,
-        "At least two pairs of neighbouring cells hold equal tiles.",
-    ),
+    ("merge_left", State, "Moving left or right merges at least two tiles."),
+    ("merge_up", State, "Moving up or down merges at least two tiles."),
+    ("merges_ge_2", State, "At least two pairs of neighbouring cells hold equal tiles."),
     ("max_in_corner", State, "A largest tile lies in a corner."),
-    (
-        "max_on_edge",
-        State,
-        "A largest tile lies on the border, corners included.",
-    ),
-    (
-        "bottom_row_monotone",
-        State,
-        "The bottom row holds at least two tiles and is sorted, empty cells counting as 0.",
-    ),
-    (
-        "left_col_monotone",
-        State,
-        "The left column holds at least two tiles and is sorted, empty cells counting as 0.",
-    ),
-    (
-        "snake_prefix_ge_4",
-        State,
-        "One border line is full, sorted, and holds the four largest tiles.",
-    ),
-    (
-        "second_adjacent_to_max",
-        State,
-        "The second largest tile is a neighbour of a largest one.",
-    ),
+    ("max_on_edge", State, "A largest tile lies on the border, corners included."),
+    ("bottom_row_monotone", State, "The bottom row holds at least two tiles and is sorted, empty cells counting as 0."),
+    ("left_col_monotone", State, "The left column holds at least two tiles and is sorted, empty cells counting as 0."),
+    ("snake_prefix_ge_4", State, "One border line is full, sorted, and holds the four largest tiles."),
+    ("second_adjacent_to_max", State, "The second largest tile is a neighbour of a largest one."),
     ("legal_up", State, "Moving up changes the board."),
     ("legal_down", State, "Moving down changes the board."),
     ("legal_left", State, "Moving left changes the board."),
     ("legal_right", State, "Moving right changes the board."),
-    (
-        "event.merged_ge_64",
-        Event,
-        "The last move merged two tiles into one of at least 64.",
-    ),
-    (
-        "event.max_up",
-        Event,
-        "The last step made the largest tile larger.",
-    ),
+    ("event.merged_ge_64", Event, "The last move merged two tiles into one of at least 64."),
+    ("event.max_up", Event, "The last step made the largest tile larger."),
 ];
 
 /// Index of `event.merged_ge_64`; `event.max_up` follows it.
@@ -83,9 +39,7 @@ const FIRST_EVENT: usize = 23;
 
 /// The descriptions, in the order of the bits.
 pub(super) fn list() -> Vec<PredicateInfo> {
-    LIST.into_iter()
-        .map(|(name, kind, about)| PredicateInfo { name, kind, about })
-        .collect()
+    LIST.into_iter().map(|(name, kind, about)| PredicateInfo { name, kind, about }).collect()
 }
 
 /// The state predicates of a board, given its measures and what its four moves do.
@@ -117,10 +71,7 @@ pub(super) fn of_state(board: Board, shape: &Shape, slides: &[Slide; 4]) -> Pred
         legal(Direction::Left),
         legal(Direction::Right),
     ];
-    let bits = holds
-        .into_iter()
-        .rev()
-        .fold(0, |bits, held| bits << 1 | u128::from(held));
+    let bits = holds.into_iter().rev().fold(0, |bits, held| bits << 1 | u128::from(held));
     PredicateSet(bits)
 }
 

@@ -19,8 +19,8 @@ pub(super) struct Scene<'a> {
 
 /// Cells as they are drawn: five characters wide.
 const CELL: [&str; 16] = [
-    "    .", "    2", "    4", "    8", "   16", "   32", "   64", "  128", "  256", "  512",
-    " 1024", " 2048", " 4096", " 8192", "16384", "32768",
+    "    .", "    2", "    4", "    8", "   16", "   32", "   64", "  128", "  256", "  512", " 1024", " 2048", " 4096", " 8192", "16384",
+    "32768",
 ];
 
 /// Appends a number in decimal. The formatting machinery would cost more than all the rest of a view.
@@ -114,11 +114,7 @@ pub(super) fn summary(scene: &Scene<'_>) -> String {
         text.push_str(" | merges=");
         number(&mut text, scene.shape.pairs.into());
     }
-    text.push_str(if scene.shape.place == Place::Corner {
-        " | corner=yes"
-    } else {
-        " | corner=no"
-    });
+    text.push_str(if scene.shape.place == Place::Corner { " | corner=yes" } else { " | corner=no" });
     if scene.score > 0 {
         text.push_str(" | reward=+");
         number(&mut text, scene.score);
@@ -130,12 +126,7 @@ pub(super) fn summary(scene: &Scene<'_>) -> String {
 /// alone seldom moves a state from one tag to another.
 pub(super) fn intention(scene: &Scene<'_>) -> IntentionHint {
     let shape = &scene.shape;
-    let merged = scene
-        .slides
-        .iter()
-        .map(|slide| slide.merged)
-        .max()
-        .unwrap_or(0);
+    let merged = scene.slides.iter().map(|slide| slide.merged).max().unwrap_or(0);
     let gains = scene.slides.iter().any(|slide| slide.gain > 0);
     let (tag, phrase) = if shape.empties <= 2 && shape.pairs <= 2 {
         (Tag::Survive, "free cells before the board locks".to_owned())
@@ -144,22 +135,13 @@ pub(super) fn intention(scene: &Scene<'_>) -> IntentionHint {
     } else if shape.empties <= 3 && gains {
         (Tag::Clear, "clear small tiles to make room".to_owned())
     } else if words::phase(scene.board, shape.top) == "opening" {
-        (
-            Tag::Setup,
-            "gather the first tiles along one edge".to_owned(),
-        )
+        (Tag::Setup, "gather the first tiles along one edge".to_owned())
     } else if shape.top >= 5 && shape.place != Place::Corner {
         (Tag::Position, bringing(tile(shape.top)))
     } else if shape.disorder > 6 {
-        (
-            Tag::Optimize,
-            "bring rows and columns into falling order".to_owned(),
-        )
+        (Tag::Optimize, "bring rows and columns into falling order".to_owned())
     } else {
-        (
-            Tag::Build,
-            "grow the chain that leads to the largest tile".to_owned(),
-        )
+        (Tag::Build, "grow the chain that leads to the largest tile".to_owned())
     };
     IntentionHint { tag, phrase }
 }
@@ -184,15 +166,7 @@ mod tests {
     use super::*;
 
     fn scene<'a>(board: Board, slides: &'a [Slide; 4], step: u32, score: u64) -> Scene<'a> {
-        Scene {
-            board,
-            shape: board.shape(),
-            slides,
-            step,
-            max_steps: 200,
-            score,
-            ending: None,
-        }
+        Scene { board, shape: board.shape(), slides, step, max_steps: 200, score, ending: None }
     }
 
     #[test]
@@ -223,12 +197,7 @@ mod tests {
 
     #[test]
     fn summaries_stay_short() {
-        let board = Board::from_exponents([
-            [15, 14, 14, 13],
-            [13, 12, 12, 11],
-            [11, 10, 10, 9],
-            [9, 8, 8, 7],
-        ]);
+        let board = Board::from_exponents([[15, 14, 14, 13], [13, 12, 12, 11], [11, 10, 10, 9], [9, 8, 8, 7]]);
         let slides = board.slides();
         let mut longest = scene(board, &slides, 16_000, u64::MAX);
         longest.max_steps = 16_000;
@@ -242,29 +211,11 @@ mod tests {
             intention(&scene(board, &board.slides(), 50, 100)).tag
         };
         assert_eq!(tag([[1, 0, 0, 1], [0; 4], [0; 4], [0; 4]]), Tag::Setup);
-        assert_eq!(
-            tag([[6, 6, 2, 1], [1, 0, 0, 0], [2, 0, 0, 0], [0; 4]]),
-            Tag::Merge
-        );
-        assert_eq!(
-            tag([[1, 0, 0, 0], [2, 7, 3, 0], [0; 4], [0, 2, 0, 1]]),
-            Tag::Position
-        );
-        assert_eq!(
-            tag([[7, 1, 2, 1], [1, 3, 1, 3], [2, 1, 2, 1], [1, 2, 1, 0]]),
-            Tag::Survive
-        );
-        assert_eq!(
-            tag([[7, 5, 4, 3], [1, 2, 3, 2], [2, 2, 0, 0], [0, 0, 1, 0]]),
-            Tag::Build
-        );
-        assert_eq!(
-            tag([[7, 5, 4, 3], [1, 2, 3, 2], [2, 2, 4, 0], [1, 0, 1, 0]]),
-            Tag::Clear
-        );
-        assert_eq!(
-            tag([[7, 1, 5, 1], [1, 4, 0, 2], [4, 0, 0, 0], [0, 3, 0, 0]]),
-            Tag::Optimize
-        );
+        assert_eq!(tag([[6, 6, 2, 1], [1, 0, 0, 0], [2, 0, 0, 0], [0; 4]]), Tag::Merge);
+        assert_eq!(tag([[1, 0, 0, 0], [2, 7, 3, 0], [0; 4], [0, 2, 0, 1]]), Tag::Position);
+        assert_eq!(tag([[7, 1, 2, 1], [1, 3, 1, 3], [2, 1, 2, 1], [1, 2, 1, 0]]), Tag::Survive);
+        assert_eq!(tag([[7, 5, 4, 3], [1, 2, 3, 2], [2, 2, 0, 0], [0, 0, 1, 0]]), Tag::Build);
+        assert_eq!(tag([[7, 5, 4, 3], [1, 2, 3, 2], [2, 2, 4, 0], [1, 0, 1, 0]]), Tag::Clear);
+        assert_eq!(tag([[7, 1, 5, 1], [1, 4, 0, 2], [4, 0, 0, 0], [0, 3, 0, 0]]), Tag::Optimize);
     }
 }

@@ -4,21 +4,17 @@ use super::board::{Board, Direction, Place, Shape, Slide};
 use crate::Word;
 
 const DIRECTION: [&str; 4] = ["dir=up", "dir=right", "dir=down", "dir=left"];
-const GAIN: [&str; 12] = [
-    "gain=0", "gain=1", "gain=2", "gain=3", "gain=4", "gain=5", "gain=6", "gain=7", "gain=8",
-    "gain=9", "gain=10", "gain=11",
-];
+const GAIN: [&str; 12] =
+    ["gain=0", "gain=1", "gain=2", "gain=3", "gain=4", "gain=5", "gain=6", "gain=7", "gain=8", "gain=9", "gain=10", "gain=11"];
 const EMPTY: [&str; 16] = [
-    "empty=0", "empty=1", "empty=2", "empty=3", "empty=4", "empty=5", "empty=6", "empty=7",
-    "empty=8", "empty=9", "empty=10", "empty=11", "empty=12", "empty=13", "empty=14", "empty=15",
+    "empty=0", "empty=1", "empty=2", "empty=3", "empty=4", "empty=5", "empty=6", "empty=7", "empty=8", "empty=9", "empty=10", "empty=11",
+    "empty=12", "empty=13", "empty=14", "empty=15",
 ];
-const PAIRS: [&str; 8] = [
-    "pairs=0", "pairs=1", "pairs=2", "pairs=3", "pairs=4", "pairs=5", "pairs=6", "pairs=7",
-];
+const PAIRS: [&str; 8] = ["pairs=0", "pairs=1", "pairs=2", "pairs=3", "pairs=4", "pairs=5", "pairs=6", "pairs=7"];
 const PLACE: [&str; 3] = ["max@corner", "max@edge", "max@inside"];
 const MONO: [&str; 16] = [
-    "mono=0", "mono=1", "mono=2", "mono=3", "mono=4", "mono=5", "mono=6", "mono=7", "mono=8",
-    "mono=9", "mono=10", "mono=11", "mono=12", "mono=13", "mono=14", "mono=15",
+    "mono=0", "mono=1", "mono=2", "mono=3", "mono=4", "mono=5", "mono=6", "mono=7", "mono=8", "mono=9", "mono=10", "mono=11", "mono=12",
+    "mono=13", "mono=14", "mono=15",
 ];
 const SMOOTH: [&str; 16] = [
     "smooth=0",
@@ -56,10 +52,8 @@ const TOP: [&str; 15] = [
     "top=32768",
 ];
 const ROOM: [&str; 5] = ["room<=1", "room<=3", "room<=5", "room<=8", "room>8"];
-const FREE: [&str; 12] = [
-    "free=0", "free=1", "free=2", "free=3", "free=4", "free=5", "free=6", "free=7", "free=8",
-    "free=9", "free=10", "free>=11",
-];
+const FREE: [&str; 12] =
+    ["free=0", "free=1", "free=2", "free=3", "free=4", "free=5", "free=6", "free=7", "free=8", "free=9", "free=10", "free>=11"];
 const AT: [&str; 3] = ["top@corner", "top@edge", "top@inside"];
 const DISORDER: [&str; 10] = [
     "disorder=0",
@@ -76,15 +70,8 @@ const DISORDER: [&str; 10] = [
 
 /// Every word, each once: first those of an option, slot by slot, then those of a state.
 pub(super) fn all() -> Vec<Word> {
-    let slots: [&[&'static str]; 12] = [
-        &DIRECTION, &GAIN, &EMPTY, &PAIRS, &PLACE, &MONO, &SMOOTH, &TOP, &ROOM, &FREE, &AT,
-        &DISORDER,
-    ];
-    slots
-        .into_iter()
-        .flatten()
-        .map(|&word| Word::Borrowed(word))
-        .collect()
+    let slots: [&[&'static str]; 12] = [&DIRECTION, &GAIN, &EMPTY, &PAIRS, &PLACE, &MONO, &SMOOTH, &TOP, &ROOM, &FREE, &AT, &DISORDER];
+    slots.into_iter().flatten().map(|&word| Word::Borrowed(word)).collect()
 }
 
 /// The word for `value`; the last word of the slot stands for everything from its place up.
@@ -163,44 +150,23 @@ mod tests {
         let left = board.slides()[Direction::Left as usize];
         // Left in exponents: 2 2 0 0 on top, 1 3 0 0 at the bottom. Row 1 3 0 0 violates by 2, column 2 0 0 1 by 1 and column
         // 2 0 0 3 by 2; neighbouring tiles differ by 0 and 2.
-        assert_eq!(
-            of_option(Direction::Left, &left),
-            [
-                "dir=left", "gain=2", "empty=12", "pairs=1", "max@edge", "mono=5", "smooth=1"
-            ]
-        );
+        assert_eq!(of_option(Direction::Left, &left), ["dir=left", "gain=2", "empty=12", "pairs=1", "max@edge", "mono=5", "smooth=1"]);
     }
 
     #[test]
     fn words_of_known_states() {
         let board = Board::from_exponents([[1, 1, 2, 0], [0; 4], [0; 4], [1, 0, 0, 3]]);
-        assert_eq!(
-            of_state(&board.shape()),
-            ["top=8", "free>=11", "top@corner", "disorder=1"]
-        );
+        assert_eq!(of_state(&board.shape()), ["top=8", "free>=11", "top@corner", "disorder=1"]);
         assert_eq!(of_prompt(&board.shape()), ["top=8", "room>8"]);
-        let crowded =
-            Board::from_exponents([[1, 9, 2, 8], [8, 2, 15, 2], [1, 9, 2, 8], [8, 2, 9, 0]]);
-        assert_eq!(
-            of_state(&crowded.shape()),
-            ["top=32768", "free=1", "top@inside", "disorder>=9"]
-        );
+        let crowded = Board::from_exponents([[1, 9, 2, 8], [8, 2, 15, 2], [1, 9, 2, 8], [8, 2, 9, 0]]);
+        assert_eq!(of_state(&crowded.shape()), ["top=32768", "free=1", "top@inside", "disorder>=9"]);
         assert_eq!(of_prompt(&crowded.shape()), ["top=32768", "room<=1"]);
     }
 
     #[test]
     fn gains_are_bucketed_by_their_logarithm() {
-        for (gain, word) in [
-            (0, "gain=0"),
-            (4, "gain=2"),
-            (12, "gain=3"),
-            (2_044, "gain=10"),
-            (65_536, "gain=11"),
-        ] {
-            let slide = Slide {
-                gain,
-                ..Slide::default()
-            };
+        for (gain, word) in [(0, "gain=0"), (4, "gain=2"), (12, "gain=3"), (2_044, "gain=10"), (65_536, "gain=11")] {
+            let slide = Slide { gain, ..Slide::default() };
             assert_eq!(of_option(Direction::Up, &slide)[1], word);
         }
     }
@@ -209,29 +175,13 @@ mod tests {
     fn phases_follow_occupancy_and_largest_tile() {
         let board = |tiles: usize, top: u8| {
             let cells = (0..16).map(|i| if i == 0 { top } else { u8::from(i < tiles) });
-            (
-                Board(
-                    cells
-                        .rev()
-                        .fold(0, |bits, cell| bits << 4 | u64::from(cell)),
-                ),
-                top,
-            )
+            (Board(cells.rev().fold(0, |bits, cell| bits << 4 | u64::from(cell))), top)
         };
-        for (tiles, top, name) in [
-            (5, 5, "opening"),
-            (6, 5, "midgame"),
-            (5, 6, "midgame"),
-            (11, 7, "midgame"),
-            (12, 5, "endgame"),
-            (2, 8, "endgame"),
-        ] {
+        for (tiles, top, name) in
+            [(5, 5, "opening"), (6, 5, "midgame"), (5, 6, "midgame"), (11, 7, "midgame"), (12, 5, "endgame"), (2, 8, "endgame")]
+        {
             let (board, top) = board(tiles, top);
-            assert_eq!(
-                phase(board, top),
-                name,
-                "{tiles} tiles, largest exponent {top}"
-            );
+            assert_eq!(phase(board, top), name, "{tiles} tiles, largest exponent {top}");
         }
     }
 }

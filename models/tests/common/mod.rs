@@ -1,12 +1,5 @@
 //! Small models and random prompts for the tests.
-#![allow(
-    dead_code,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    missing_docs,
-    unreachable_pub
-)]
+#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs, unreachable_pub)]
 
 use cosplay_models::{Adapter, Model, ModelConfig, NamedTensor, Query};
 use rand::{RngExt, SeedableRng};
@@ -44,10 +37,7 @@ fn with_busy_norms(model: Model) -> Model {
     let mut base = model.base_tensors();
     for tensor in &mut base {
         if tensor.shape.len() == 1 {
-            tensor
-                .data
-                .iter_mut()
-                .for_each(|w| *w = rng.random_range(0.5..1.5));
+            tensor.data.iter_mut().for_each(|w| *w = rng.random_range(0.5..1.5));
         } else if tensor.name.contains("embed") {
             tensor.data.iter_mut().for_each(|w| *w *= 15.0);
         }
@@ -62,43 +52,25 @@ pub fn trained_adapter(config: &ModelConfig, rank: usize, seed: u64) -> Adapter 
     let busy = |t: &NamedTensor| {
         let mut t = t.clone();
         if t.name.ends_with("lora_B.weight") {
-            t.data
-                .iter_mut()
-                .for_each(|w| *w = rng.random_range(-0.2..0.2));
+            t.data.iter_mut().for_each(|w| *w = rng.random_range(-0.2..0.2));
         }
         t
     };
-    Adapter::new(
-        config,
-        rank,
-        fresh.alpha(),
-        fresh.tensors().map(busy).collect(),
-    )
-    .unwrap()
+    Adapter::new(config, rank, fresh.alpha(), fresh.tensors().map(busy).collect()).unwrap()
 }
 
-pub fn random_prompts(
-    seed: u64,
-    count: usize,
-    lengths: std::ops::Range<usize>,
-    vocab: usize,
-) -> Vec<Vec<u32>> {
+pub fn random_prompts(seed: u64, count: usize, lengths: std::ops::Range<usize>, vocab: usize) -> Vec<Vec<u32>> {
     let mut rng = rng(seed);
     (0..count)
         .map(|_| {
             let length = rng.random_range(lengths.clone());
-            (0..length)
-                .map(|_| rng.random_range(0..vocab as u32))
-                .collect()
+            (0..length).map(|_| rng.random_range(0..vocab as u32)).collect()
         })
         .collect()
 }
 
 pub fn queries<'a>(prompts: &'a [Vec<u32>], answers: &'a [u32]) -> Vec<Query<'a>> {
-    prompts
-        .iter()
-        .map(|prompt| Query { prompt, answers })
-        .collect()
+    prompts.iter().map(|prompt| Query { prompt, answers }).collect()
 }
 
 pub fn bits(numbers: &[f32]) -> Vec<u32> {

@@ -8,11 +8,11 @@ pub mod shell;
 pub mod sink;
 
 use crate::graph::{Node, Wire};
+use crate::kind::Kind;
 use crate::operator::{NodeContext, OperatorError, Routing, Schedule};
 use batch::Batch;
 use pool::Pool;
 use routing::route;
-use crate::kind::Kind;
 use shell::{Lane, OnFailure, PortStream, Preload, Shell};
 use sink::Commit;
 use std::collections::BTreeMap;
@@ -79,7 +79,7 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
         let mut ports = Vec::new();
         for port in node.info.inputs {
             let Some(wire) = node.wires.get(port.name) else { continue };
-            for (lane, stream) in sources(wire, &nodes, &by_name, &outputs, &cycles)? {
+            for (lane, feedback, stream) in sources(wire, &nodes, &by_name, &outputs, &cycles)? {
                 let stream = only(stream, port.kind);
                 let stream = route(stream, port.routing, workers);
                 let stream = match node.info.prepare {
@@ -90,7 +90,7 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
                     }
                     None => stream,
                 };
-                ports.push(PortStream { port: port.name.to_owned(), lane, stream });
+                ports.push(PortStream { port: port.name.to_owned(), lane, feedback, stream });
             }
         }
         let operator = (node.info.build)(&node.config, context.clone())?;
@@ -117,6 +117,9 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
     Ok((clock, probe))
 }
 
+/// Lane, whether it is a feedback edge, and the stream.
+type Source<'s> = (Lane, bool, Stream<'s, u64, Batch>);
+
 /// The streams that a wire stands for.
 fn sources<'s>(
     wire: &Wire,
@@ -124,13 +127,13 @@ fn sources<'s>(
     by_name: &BTreeMap<&str, usize>,
     outputs: &BTreeMap<String, Stream<'s, u64, Batch>>,
     cycles: &BTreeMap<String, Stream<'s, u64, Batch>>,
-) -> Result<Vec<(Lane, Stream<'s, u64, Batch>)>, OperatorError> {
+) -> Result<Vec<Source<'s>>, OperatorError> {
     let find = |name: &str| {
         let lane = match by_name.get(name).map(|&index| nodes[index].info.schedule) {
             Some(Schedule::Once) => Lane::Constant,
             _ => Lane::Step,
         };
-        outputs.get(name).map(|stream| (lane, stream.clone())).ok_or_else(|| missing(name))
+        outputs.get(name).map(|stream| (lane, false, stream.clone())).ok_or_else(|| missing(name))
     };
     match wire {
         Wire::Plain(name) => Ok(vec![find(name)?]),
@@ -139,7 +142,7 @@ fn sources<'s>(
             if let Some(initial) = initial {
                 streams.push(find(initial)?);
             }
-            streams.push((Lane::Step, cycles.get(then).cloned().ok_or_else(|| missing(then))?));
+            streams.push((Lane::Step, true, cycles.get(then).cloned().ok_or_else(|| missing(then))?));
             Ok(streams)
         }
     }

@@ -7,7 +7,7 @@ use crate::dataflow::pool::Pool;
 use crate::operator::{Inputs, NodeContext, Operator, OperatorError, Outputs, PortTables, Schedule};
 use arrow::array::RecordBatch;
 use cosplay_datasets::{TableName, sort_batch};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -47,6 +47,8 @@ pub struct PortStream<'s> {
     pub port: String,
     /// How its batches are meant.
     pub lane: Lane,
+    /// True for the `then` of a feedback wire.
+    pub feedback: bool,
     /// The batches, already routed.
     pub stream: Stream<'s, u64, Batch>,
 }
@@ -99,6 +101,7 @@ struct State {
     first: BTreeMap<String, PortTables>,
     history: Vec<(u64, Inputs)>,
     pending: BTreeMap<u64, Gathered>,
+    feedback: BTreeSet<String>,
     capabilities: BTreeMap<u64, Capability<u64>>,
     failed: bool,
 }
@@ -113,8 +116,8 @@ pub fn attach<'s>(
     let mut builder = OperatorBuilder::new(shell.context.node.clone(), scope);
     let wake = scope.worker().sync_activator_for(builder.operator_info().address.to_vec());
     let mut clock = builder.new_input(clock, Pipeline);
-    let mut inputs: Vec<_> =
-        ports.into_iter().map(|port| (port.port, port.lane, builder.new_input(port.stream, Pipeline))).collect();
+    let feedback = ports.iter().filter(|port| port.feedback).map(|port| port.port.clone()).collect();
+    let mut inputs: Vec<_> = ports.into_iter().map(|port| (port.port, port.lane, builder.new_input(port.stream, Pipeline))).collect();
     let (output, stream) = builder.new_output::<Batch>();
     let mut output = OutputBuilder::<u64, NoopBuilder<Batch>>::from(output);
     let Shell { context, schedule, operator, first_step, preload, pool, on_failure } = shell;
@@ -132,6 +135,7 @@ pub fn attach<'s>(
             first: preload.first,
             history: preload.history,
             pending: BTreeMap::new(),
+            feedback,
             capabilities: BTreeMap::new(),
             failed: false,
         };
@@ -241,7 +245,8 @@ impl State {
         for (port, tables) in self.pending.remove(&step).unwrap_or_default() {
             ports.insert(port, put_together(tables)?);
         }
-        Ok(Inputs::new(ports, self.constants.clone()))
+        let replaced = if step == 0 { BTreeSet::new() } else { self.feedback.clone() };
+        Ok(Inputs::new(ports, self.constants.clone()).with_replaced(replaced))
     }
 
     #[expect(clippy::type_complexity, reason = "handed on at once")]

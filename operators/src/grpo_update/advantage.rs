@@ -53,13 +53,7 @@ pub struct Estimates {
 }
 
 /// Estimates advantages. `rewards` and `groups` belong to `episodes` in order.
-pub fn estimate(
-    method: Advantage,
-    episodes: &[&[Experience]],
-    rewards: &[Vec<f64>],
-    groups: &[u32],
-    discounts: &Discounts,
-) -> Estimates {
+pub fn estimate(method: Advantage, episodes: &[&[Experience]], rewards: &[Vec<f64>], groups: &[u32], discounts: &Discounts) -> Estimates {
     let gamma = if method == Advantage::Group { 1.0 } else { discounts.gamma };
     let returns: Vec<Vec<f64>> = rewards.iter().map(|rewards| discounted(rewards, gamma)).collect();
     let members = members(groups);

@@ -107,8 +107,7 @@ mod tests {
 
     #[test]
     fn words_predict_returns() {
-        let episodes: Vec<Vec<Experience>> =
-            (0..200).map(|index| vec![step(0, if index % 2 == 0 { "good" } else { "bad" })]).collect();
+        let episodes: Vec<Vec<Experience>> = (0..200).map(|index| vec![step(0, if index % 2 == 0 { "good" } else { "bad" })]).collect();
         let returns: Vec<Vec<f64>> = (0..200).map(|index| vec![if index % 2 == 0 { 10.0 } else { 2.0 }]).collect();
         let slices: Vec<&[Experience]> = episodes.iter().map(Vec::as_slice).collect();
         let values = ridge_values(&slices, &returns, 100, 1.0);

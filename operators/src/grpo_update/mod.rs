@@ -151,19 +151,13 @@ impl Batch {
 }
 
 /// Samples of all action choices, not yet drawn from.
-fn action_samples(
-    config: &Config,
-    batch: &Batch,
-    contracts: &BTreeMap<SkillId, Contract>,
-    info: &EnvInfo,
-) -> (Vec<Sample>, Estimates) {
+fn action_samples(config: &Config, batch: &Batch, contracts: &BTreeMap<SkillId, Contract>, info: &EnvInfo) -> (Vec<Sample>, Estimates) {
     let terms: Vec<Vec<ActionTerms>> =
         batch.experiences.iter().map(|steps| action_rewards(steps, contracts, info, &config.action_reward)).collect();
     let rewards: Vec<Vec<f64>> = terms.iter().map(|terms| terms.iter().map(|terms| terms.total).collect()).collect();
     let groups: Vec<u32> = batch.episodes.iter().map(|row| row.group).collect();
     let episodes: Vec<&[Experience]> = batch.experiences.iter().map(Vec::as_slice).collect();
-    let discounts =
-        Discounts { gamma: config.gamma, lambda: config.lambda, ridge: config.ridge, max_steps: info.max_steps };
+    let discounts = Discounts { gamma: config.gamma, lambda: config.lambda, ridge: config.ridge, max_steps: info.max_steps };
     let estimates = estimate(config.advantage, &episodes, &rewards, &groups, &discounts);
     let mut samples = Vec::new();
     for (index, decisions) in batch.decisions.iter().enumerate() {
@@ -207,7 +201,8 @@ fn retrieval_samples(
     let unit = if weights.reward_unit > 0.0 { weights.reward_unit } else { 2.0 * total / steps.max(1) as f64 };
     let mut samples = Vec::new();
     for (index, decisions) in batch.decisions.iter().enumerate() {
-        let uses: BTreeMap<u32, _> = skill_uses(&batch.experiences[index], contracts, info).into_iter().map(|used| (used.t, used)).collect();
+        let uses: BTreeMap<u32, _> =
+            skill_uses(&batch.experiences[index], contracts, info).into_iter().map(|used| (used.t, used)).collect();
         for row in decisions.iter().filter(|row| row.task == "skill") {
             let Some(used) = uses.get(&row.t) else { continue };
             let confidence = f64::from(row.logprob).exp();
@@ -259,8 +254,7 @@ struct GrpoUpdate {
 
 impl GrpoUpdate {
     fn lessons(&self, batch: &Batch, samples: &[Sample], drawn: &[usize]) -> Result<Vec<Lesson>, OperatorError> {
-        let rows: BTreeMap<_, &Decision> =
-            batch.decisions.iter().flatten().map(|row| ((row.episode, row.t, row.call), row)).collect();
+        let rows: BTreeMap<_, &Decision> = batch.decisions.iter().flatten().map(|row| ((row.episode, row.t, row.call), row)).collect();
         drawn
             .iter()
             .map(|&index| {
@@ -343,10 +337,7 @@ impl Operator for GrpoUpdate {
         let mut random = context.random(step, 0);
         let drawn = draw(&mut actions, config.samples, &mut random);
         let drawn_skills = draw(&mut retrievals, config.skill_samples, &mut random);
-        for (name, samples, drawn) in [
-            (AdapterName::Action, &actions, &drawn),
-            (AdapterName::Retrieval, &retrievals, &drawn_skills),
-        ] {
+        for (name, samples, drawn) in [(AdapterName::Action, &actions, &drawn), (AdapterName::Retrieval, &retrievals, &drawn_skills)] {
             let lessons = if config.train.contains(&name) { self.lessons(&batch, samples, drawn)? } else { Vec::new() };
             let adapter = match name {
                 AdapterName::Action => "action",

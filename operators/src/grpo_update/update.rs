@@ -67,11 +67,7 @@ pub(super) fn update_adapter(
             context.progress.advance(&context.node, totals.choices as u64, lessons.len() as u64, 0);
         }
     }
-    outputs.push::<PolicyTensor>(&crate::policy::rows(
-        step as u32 + 1,
-        &crate::policy::adapter_part(adapter),
-        trainable.export(),
-    ))?;
+    outputs.push::<PolicyTensor>(&crate::policy::rows(step as u32 + 1, &crate::policy::adapter_part(adapter), trainable.export()))?;
     report(&context.node, adapter, adam.lr, &totals, outputs);
     Ok(())
 }

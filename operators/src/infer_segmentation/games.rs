@@ -1,6 +1,6 @@
 //! Boundary proposal and segmentation on real episodes of 2048.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout, clippy::type_complexity)]
 
 use super::{Config, Labels, infer_segmentation};
 use crate::propose_boundaries::{self, propose_boundaries};

@@ -38,10 +38,8 @@ fn clauses_are_what_enough_learning_instances_share() {
 #[test]
 fn a_clause_that_held_out_instances_refute_is_dropped() {
     // As vector 57, with verification on held-out instances instead of on those learnt from.
-    let parts = [
-        copies(1, 6, "+a +b +c", false),
-        vec![instance(7, "+a +b", true), instance(8, "+a +b +c", true), instance(9, "b | +a", true)],
-    ];
+    let parts =
+        [copies(1, 6, "+a +b +c", false), vec![instance(7, "+a +b", true), instance(8, "+a +b +c", true), instance(9, "b | +a", true)]];
     let learned = learn(&parts, &Config::default());
     assert_eq!(learned.contract, contract("+a +b"));
     let holds: Vec<u32> = learned.counts.iter().map(|count| count.holdout_holds).collect();
@@ -63,10 +61,8 @@ fn contracts_are_gated() {
         (
             "below the gate",
             // Each clause holds on two of four, but no instance fulfils 70 % of the three.
-            [good(), vec![
-                instance(10, "+a +b", true), instance(11, "+a +c", true), instance(12, "+b +c", true), instance(13, "+a", true),
-            ]]
-            .concat(),
+            [good(), vec![instance(10, "+a +b", true), instance(11, "+a +c", true), instance(12, "+b +c", true), instance(13, "+a", true)]]
+                .concat(),
             Verdict::BelowGate,
         ),
     ];

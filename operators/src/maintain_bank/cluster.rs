@@ -23,12 +23,7 @@ pub struct Cluster<'a> {
 /// with similar centroids are joined, the smaller ones to the larger ones: from `similarity` on if they share the tag, else from
 /// `similarity_of_others` on. The cost grows with segments × effects of a segment, and with the square of the number of (tag, effect)
 /// pairs, not with the square of the segments.
-pub fn clusters<'a>(
-    records: &[&'a Record],
-    min_size: usize,
-    similarity: f64,
-    similarity_of_others: f64,
-) -> Vec<Cluster<'a>> {
+pub fn clusters<'a>(records: &[&'a Record], min_size: usize, similarity: f64, similarity_of_others: f64) -> Vec<Cluster<'a>> {
     let counts = LiteralCounts::of(records.iter().copied());
     let mut groups: BTreeMap<(Option<Tag>, Literal), Vec<&'a Record>> = BTreeMap::new();
     for record in records {

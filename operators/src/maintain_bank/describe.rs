@@ -239,9 +239,7 @@ fn failure_marks(contract: &Contract, records: &[&Record], config: &learn_contra
         return Vec::new();
     }
     let lift = |predicate: usize| share(failure_ends[predicate], failures) - share(success_ends[predicate], successes);
-    let mut marks: Vec<usize> = (0..128)
-        .filter(|&predicate| lift(predicate) >= ABORT_LIFT && !contract.adds.contains(predicate))
-        .collect();
+    let mut marks: Vec<usize> = (0..128).filter(|&predicate| lift(predicate) >= ABORT_LIFT && !contract.adds.contains(predicate)).collect();
     marks.sort_by(|&a, &b| lift(b).total_cmp(&lift(a)));
     marks.truncate(MOST);
     marks.sort_unstable();

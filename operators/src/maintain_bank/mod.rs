@@ -272,13 +272,7 @@ pub struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    fn new(
-        step: u64,
-        bank: Vec<Skill>,
-        evidence: &'a mut Evidence,
-        config: &'a Config,
-        info: &'a EnvInfo,
-    ) -> Result<Self, OperatorError> {
+    fn new(step: u64, bank: Vec<Skill>, evidence: &'a mut Evidence, config: &'a Config, info: &'a EnvInfo) -> Result<Self, OperatorError> {
         let mut skills = BTreeMap::new();
         for row in bank {
             let contract = Contract::from_skill(&row, info)?;

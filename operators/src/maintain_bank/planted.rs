@@ -9,8 +9,7 @@ use cosplay_datasets::{EpisodeId, SegmentId, SkillId};
 use cosplay_envs::{EnvInfo, PredicateInfo, PredicateKind};
 
 /// Predicates `a` to `l` come and go, `m` and `n` are monotone, then two events.
-pub(crate) const NAMES: [&str; 16] =
-    ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "event.x", "event.y"];
+pub(crate) const NAMES: [&str; 16] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "event.x", "event.y"];
 
 pub(crate) fn info() -> EnvInfo {
     let predicate = |name: &'static str| {

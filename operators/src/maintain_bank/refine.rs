@@ -51,8 +51,7 @@ fn rate(literal: Literal, rows: &[&Clause], work: &Work<'_>) -> String {
 }
 
 fn supporting(rows: &[&Clause]) -> Vec<SegmentId> {
-    let mut evidence: Vec<SegmentId> =
-        rows.iter().filter(|row| row.accepted).flat_map(|row| row.evidence.iter().copied()).collect();
+    let mut evidence: Vec<SegmentId> = rows.iter().filter(|row| row.accepted).flat_map(|row| row.evidence.iter().copied()).collect();
     evidence.sort_unstable();
     evidence.dedup();
     evidence

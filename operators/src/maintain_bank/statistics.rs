@@ -18,11 +18,8 @@ pub fn update(work: &mut Work<'_>) {
     let by_label = work.evidence.by_label();
     let likes = LikeLength::of(work.evidence.records());
     let none = Vec::new();
-    let figures: Vec<(SkillId, Vec<&Record>)> = work
-        .active()
-        .into_iter()
-        .map(|skill| (skill, by_label.get(&Some(skill)).unwrap_or(&none).clone()))
-        .collect();
+    let figures: Vec<(SkillId, Vec<&Record>)> =
+        work.active().into_iter().map(|skill| (skill, by_label.get(&Some(skill)).unwrap_or(&none).clone())).collect();
     for (skill, records) in figures {
         if let Some(entry) = work.skills.get_mut(&skill) {
             update_entry(entry, &records, &likes, work.config);
@@ -236,14 +233,8 @@ mod tests {
     #[test]
     fn the_segment_quality_follows_the_reference() {
         // Vector 83.
-        let figures = SegmentFigures {
-            credit: 0.5,
-            progress: 1.0,
-            length: 8.0,
-            expected_length: 10.0,
-            tag_overlap: 0.5,
-            pass_rate: Some(0.4),
-        };
+        let figures =
+            SegmentFigures { credit: 0.5, progress: 1.0, length: 8.0, expected_length: 10.0, tag_overlap: 0.5, pass_rate: Some(0.4) };
         assert!(close(segment_quality(&figures), 0.65));
     }
 

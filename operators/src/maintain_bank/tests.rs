@@ -25,15 +25,7 @@ struct Bank {
 
 impl Bank {
     fn new(config: Config) -> Self {
-        Self {
-            config,
-            evidence: Evidence::default(),
-            skills: vec![],
-            relabels: vec![],
-            stored: vec![],
-            known: BTreeMap::new(),
-            next: 0,
-        }
+        Self { config, evidence: Evidence::default(), skills: vec![], relabels: vec![], stored: vec![], known: BTreeMap::new(), next: 0 }
     }
 
     fn step(&mut self, mut segments: Vec<Segment>) -> Maintained {

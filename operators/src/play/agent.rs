@@ -124,11 +124,7 @@ impl Agent<'_> {
         };
         let mut action_scorer = Scorer::new(self.model, self.action_adapter)?;
         let mut skill_scorer = Scorer::new(self.model, self.retrieval_adapter)?;
-        let record = EpisodeRecord {
-            node: context.node.clone(),
-            policy_version: self.policy_version,
-            bank_version: self.bank.version,
-        };
+        let record = EpisodeRecord { node: context.node.clone(), policy_version: self.policy_version, bank_version: self.bank.version };
         let total = live.len() as u64;
         let mut finished: Vec<(usize, Live<'_>)> = Vec::new();
         let mut index: Vec<usize> = (0..live.len()).collect();

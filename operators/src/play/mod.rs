@@ -90,10 +90,7 @@ where
     let parts = plans.chunks(plans.len().div_ceil(threads.max(1)));
     let results: Vec<Result<Played, OperatorError>> = thread::scope(|scope| {
         let handles: Vec<_> = parts.map(|part| scope.spawn(|| play(part))).collect();
-        handles
-            .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload)))
-            .collect()
+        handles.into_iter().map(|handle| handle.join().unwrap_or_else(|payload| std::panic::resume_unwind(payload))).collect()
     });
     let mut all = Played::default();
     for result in results {

@@ -64,7 +64,15 @@ impl Recorder {
     }
 
     /// Adds a step of a single-player game.
-    pub fn step(&mut self, plan: &EpisodePlan, info: &EnvInfo, env: &dyn Environment, view: View, transition: &Transition, facts: &StepFacts) {
+    pub fn step(
+        &mut self,
+        plan: &EpisodePlan,
+        info: &EnvInfo,
+        env: &dyn Environment,
+        view: View,
+        transition: &Transition,
+        facts: &StepFacts,
+    ) {
         let reward = transition.rewards.first().copied().unwrap_or(0.0);
         self.ret += reward;
         if let Some(outcome) = &transition.outcome {
@@ -101,7 +109,13 @@ impl Recorder {
     ///
     /// # Errors
     /// None today; a recorder that cannot place its rows says so here.
-    pub fn finish(self, plan: &EpisodePlan, record: &EpisodeRecord, env: &dyn Environment, played: &mut Played) -> Result<(), OperatorError> {
+    pub fn finish(
+        self,
+        plan: &EpisodePlan,
+        record: &EpisodeRecord,
+        env: &dyn Environment,
+        played: &mut Played,
+    ) -> Result<(), OperatorError> {
         played.episodes.push(Episode {
             episode: plan.episode,
             node: record.node.clone(),

@@ -17,11 +17,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use timely::WorkerConfig;
 use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 use timely::communication::allocator::{AllocatorBuilder, ProcessBuilder};
 use timely::communication::{Config as Communication, Hooks};
 use timely::worker::Worker;
-use timely::WorkerConfig;
 
 /// How long a parked worker sleeps at most; it is woken when work ends.
 const NAP: Duration = Duration::from_millis(100);
@@ -174,13 +174,11 @@ fn communication(
         let config = if workers > 1 { Communication::Process(workers) } else { Communication::Thread };
         return config.try_build().map_err(Ending::failed);
     };
-    let agreement =
-        Agreement { spec_hash: shared.spec.hash(), workers: workers as u64, first_step: shared.first_step };
+    let agreement = Agreement { spec_hash: shared.spec.hash(), workers: workers as u64, first_step: shared.first_step };
     let sockets = cluster::connect(cluster, &agreement)?;
     let hooks = Hooks::default();
     let local = ProcessBuilder::new_typed_vector(workers, hooks.refill.clone(), hooks.spill.clone());
-    let (builders, guard) =
-        initialize_networking_from_sockets(local, sockets, cluster.process, workers, hooks).map_err(Ending::failed)?;
+    let (builders, guard) = initialize_networking_from_sockets(local, sockets, cluster.process, workers, hooks).map_err(Ending::failed)?;
     Ok((builders.into_iter().map(AllocatorBuilder::Tcp).collect(), Box::new(guard)))
 }
 
@@ -225,8 +223,7 @@ impl Drop for PanicWatch {
 fn work(worker: &mut Worker, shared: &Shared) -> Result<(), Ending> {
     let (index, peers) = (worker.index(), worker.peers());
     let assembly = assembly(shared, index, peers)?;
-    let (mut clock, probe) =
-        worker.dataflow::<u64, _, _>(|scope| assemble(scope, assembly)).map_err(Ending::failed)?;
+    let (mut clock, probe) = worker.dataflow::<u64, _, _>(|scope| assemble(scope, assembly)).map_err(Ending::failed)?;
     clock.advance_to(shared.first_step);
     for step in shared.first_step..shared.end {
         if shared.interrupted.load(Ordering::Relaxed) {

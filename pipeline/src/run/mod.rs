@@ -58,7 +58,7 @@ pub fn run(request: &RunRequest) -> Result<(), Ending> {
     let out = request.out.clone().unwrap_or_else(|| Path::new("runs").join(&asked.settings.name));
     let began = Instant::now();
     let (spec, end) = execute(asked, &out, request)?;
-    if let Some(end) = end {
+    if let Some(end) = end.filter(|_| !request.quiet) {
         let run = RunDir::open(&out)?;
         eprintln!("{}", summary::text(&run, &spec, end, began.elapsed())?);
     }
@@ -73,8 +73,9 @@ pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc
     let writes = request.cluster.as_ref().is_none_or(|cluster| cluster.process == 0);
     let exists = RunDir::exists(out);
     if exists && !request.resume {
-        return Err(Ending::wrong(format!("{} holds a run already", out.display()))
-            .hint("--resume goes on with it; --out DIR writes elsewhere"));
+        return Err(
+            Ending::wrong(format!("{} holds a run already", out.display())).hint("--resume goes on with it; --out DIR writes elsewhere")
+        );
     }
     let spec = Arc::new(if exists { frozen(out, &asked)? } else { asked });
     let end = spec.settings.steps;

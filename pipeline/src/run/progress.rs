@@ -55,16 +55,7 @@ impl Display {
             steps.enable_steady_tick(Duration::from_millis(200));
             Bars { steps, work, _multi: multi }
         });
-        Self {
-            watched,
-            total,
-            first,
-            start: Instant::now(),
-            bars,
-            quiet,
-            work: Mutex::new(Work::default()),
-            tokens: AtomicU64::new(0),
-        }
+        Self { watched, total, first, start: Instant::now(), bars, quiet, work: Mutex::new(Work::default()), tokens: AtomicU64::new(0) }
     }
 
     /// A line above the bars.

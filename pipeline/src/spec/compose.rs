@@ -1,9 +1,10 @@
 //! Puts a written spec together: the file, what it `extends`, and `--set` arguments.
 
-use super::conform::{Schema, join, nearest_path, paths};
+use super::conform::{nearest_path, paths};
 use super::diagnostics::{Errors, Place, Source, Sources, SpecError, did_you_mean, listed, quoted};
 use super::read::{MAX_BYTES, decode, read};
 use super::tree::{Key, Node, Value};
+use super::view::{Schema, join};
 use super::written::{op_of, spec_schema};
 use cosplay_operators::registry::OperatorInfo;
 use std::collections::BTreeMap;
@@ -83,8 +84,12 @@ fn read_bytes(path: &Path) -> std::io::Result<Vec<u8>> {
 
 /// Removes the key `extends` and gives the file that it names. `None` if its value is no file name.
 fn take_extends(node: &mut Node, path: &Path, errors: &mut Errors) -> Option<Option<(PathBuf, Place)>> {
-    let Value::Map(entries) = &mut node.value else { return Some(None) };
-    let Some(at) = entries.iter().position(|(key, _)| key.text == "extends") else { return Some(None) };
+    let Value::Map(entries) = &mut node.value else {
+        return Some(None);
+    };
+    let Some(at) = entries.iter().position(|(key, _)| key.text == "extends") else {
+        return Some(None);
+    };
     let (_, value) = entries.remove(at);
     match value.as_text() {
         Some(name) if !name.is_empty() => {
@@ -193,11 +198,8 @@ fn siblings(path: &str, valid: &[String]) -> Option<String> {
     loop {
         let (parent, _) = above.rsplit_once('.').unwrap_or(("", above));
         let prefix = if parent.is_empty() { String::new() } else { format!("{parent}.") };
-        let here: Vec<&str> = valid
-            .iter()
-            .filter_map(|path| path.strip_prefix(&prefix))
-            .filter(|rest| !rest.is_empty() && !rest.contains('.'))
-            .collect();
+        let here: Vec<&str> =
+            valid.iter().filter_map(|path| path.strip_prefix(&prefix)).filter(|rest| !rest.is_empty() && !rest.contains('.')).collect();
         if !here.is_empty() {
             let whole = if parent.is_empty() { "the spec".to_owned() } else { format!("`{parent}`") };
             return Some(format!("keys of {whole}: {}", listed(here)));

@@ -1,11 +1,11 @@
 //! Checks that need the whole graph: wires to other nodes, kinds, schedules, cycles, and that test episodes reach nothing that learns.
 
-use super::conform::join;
+use super::compose::missing_node_help;
 use super::diagnostics::{Errors, SpecError, listed, quoted};
 use super::nodes::{Reference, WrittenNode, WrittenWire};
 use super::tree::{Key, Node};
+use super::view::join;
 use super::written::EMPTY;
-use super::compose::missing_node_help;
 use cosplay_operators::kind::Kind;
 use cosplay_operators::operator::{Port, Schedule};
 use cosplay_operators::registry::OperatorInfo;
@@ -73,17 +73,17 @@ impl<'a, 't> Edges<'a, 't> {
         };
         let source = &self.nodes[index];
         if source.info.output != port.kind {
-            let message = format!(
-                "the port takes {}, but `{}` (operator `{}`) gives {}",
-                port.kind, from.name, source.info.name, source.info.output
-            );
+            let message =
+                format!("the port takes {}, but `{}` (operator `{}`) gives {}", port.kind, from.name, source.info.name, source.info.output);
             errors.push(SpecError::new(from.place, &path, message).help(self.who_gives(port.kind, &node.key.text)));
         }
         let once = source.info.schedule == Schedule::Once;
         let error = match end {
             End::Then if once => {
-                let message = format!("`{}` (operator `{}`) runs in step 0 only, so it gives nothing in later steps", from.name, source.info.name);
-                SpecError::new(from.place, path, message).help(format!("write `{}: {}` to use its output in all steps", port.name, from.name))
+                let message =
+                    format!("`{}` (operator `{}`) runs in step 0 only, so it gives nothing in later steps", from.name, source.info.name);
+                SpecError::new(from.place, path, message)
+                    .help(format!("write `{}: {}` to use its output in all steps", port.name, from.name))
             }
             End::Initial if !once => {
                 let message = format!(
@@ -95,7 +95,8 @@ impl<'a, 't> Edges<'a, 't> {
                 if port.kind == Kind::Bank {
                     fitting.push(EMPTY);
                 }
-                let help = if fitting.is_empty() { "no node of this graph fits".to_owned() } else { format!("fitting: {}", listed(fitting)) };
+                let help =
+                    if fitting.is_empty() { "no node of this graph fits".to_owned() } else { format!("fitting: {}", listed(fitting)) };
                 SpecError::new(from.place, path, message).help(help)
             }
             End::Plain if node.info.schedule == Schedule::Once && !once => {
@@ -210,10 +211,8 @@ impl<'a, 't> Edges<'a, 't> {
             _ => node.key.place,
         };
         let message = format!("these nodes wait for each other within a step: {}", names.join(" → "));
-        SpecError::new(place, node.port_path(port), message).help(format!(
-            "break the cycle where the step before is meant: `{port}: {{ initial: …, then: {} }}`",
-            name(last)
-        ))
+        SpecError::new(place, node.port_path(port), message)
+            .help(format!("break the cycle where the step before is meant: `{port}: {{ initial: …, then: {} }}`", name(last)))
     }
 
     /// Reports each node that plays test episodes if something that learns lies downstream, over any wires.

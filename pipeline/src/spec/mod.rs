@@ -2,7 +2,7 @@
 //!
 //! [`load`] reads a file and what it extends into a tree in which every key and value knows its place (`read`, `tree`), lays files and
 //! `--set` arguments over each other (`compose`), checks the result against the JSON schemas by which settings and operators describe
-//! themselves (`conform`, `nodes`) and against the rules of a graph (`edges`), and gives either a [`Resolved`] spec or all faults at once
+//! themselves (`view`, `conform`, `nodes`) and against the rules of a graph (`edges`), and gives either a [`Resolved`] spec or all faults at once
 //! ([`SpecErrors`]). The operators are passed in; nothing here knows one by name.
 //!
 //! For readers there are [`plan`] (the resolved graph as text or diagram), [`schema`] (a JSON schema for editors) and [`reference`] (what
@@ -16,6 +16,7 @@ mod nodes;
 mod read;
 mod resolved;
 mod tree;
+mod view;
 mod written;
 
 pub mod plan;

@@ -1,8 +1,9 @@
 //! Checks each node of a graph by itself: its name, its operator, its wires as written and its configuration.
 
-use super::conform::{Schema, check, check_required, join, unknown_key};
+use super::conform::{check, check_required, unknown_key};
 use super::diagnostics::{Errors, Place, Sources, SpecError, did_you_mean, listed};
 use super::tree::{Key, Node, Value};
+use super::view::{Schema, join};
 use super::written::{EMPTY, MAX_NODES, is_node_name};
 use cosplay_operators::kind::Kind;
 use cosplay_operators::operator::Port;
@@ -253,7 +254,9 @@ fn resolve(
 ) -> Option<Json> {
     let mut config = Map::new();
     for (entry, value) in entries {
-        let Some(property) = schema.property(&entry.text) else { continue };
+        let Some(property) = schema.property(&entry.text) else {
+            continue;
+        };
         let json = match value.as_text() {
             Some(text) if property.is_path() => absolute(text, value.place, sources),
             _ => value.to_json(),

@@ -1,6 +1,6 @@
 //! The resolved graph for people: as text, and as a Mermaid diagram.
 
-use super::conform::{join, shown};
+use super::view::{join, shown};
 use super::{Node, Resolved, Wire};
 use cosplay_operators::operator::Schedule;
 use serde_json::Value as Json;

@@ -202,7 +202,9 @@ impl Reader<'_> {
     }
 
     fn close(&mut self) -> Step {
-        let Some(open) = self.stack.pop() else { return Ok(()) };
+        let Some(open) = self.stack.pop() else {
+            return Ok(());
+        };
         let value = match open.content {
             Content::List(items) => Value::List(items),
             Content::Map { entries, .. } => Value::Map(entries),

@@ -1,7 +1,7 @@
 //! Reference of operators and environments.
 
-use super::conform::{Schema, join};
 use super::diagnostics::{did_you_mean, listed, quoted};
+use super::view::{Schema, join};
 use cosplay_envs::{EnvInfo, PolicyInfo};
 use cosplay_operators::operator::Schedule;
 use cosplay_operators::registry::OperatorInfo;
@@ -157,9 +157,8 @@ fn describe_environment(info: &EnvInfo) -> String {
 
 /// All environments as JSON.
 pub fn environments_json() -> String {
-    let policies = |list: &[PolicyInfo]| -> Vec<Json> {
-        list.iter().map(|policy| json!({"name": policy.name, "about": policy.about})).collect()
-    };
+    let policies =
+        |list: &[PolicyInfo]| -> Vec<Json> { list.iter().map(|policy| json!({"name": policy.name, "about": policy.about})).collect() };
     let all: Vec<Json> = cosplay_envs::environments()
         .iter()
         .map(|info| {

@@ -1,12 +1,13 @@
 //! The resolved spec: all defaults filled in, checked, in an order in which it can be built.
 
+use super::compose::{origins, read_chain, set};
+use super::conform::check;
+use super::diagnostics::{Errors, Place, Sources, SpecError, SpecErrors, did_you_mean, listed, quoted};
 use super::edges::Edges;
 use super::nodes::{WrittenNode, WrittenWire, check_configurations, read_nodes};
 use super::tree::Node as Tree;
+use super::view::Schema;
 use super::written::{VERSION, spec_schema};
-use super::compose::{origins, read_chain, set};
-use super::conform::{Schema, check};
-use super::diagnostics::{Errors, Place, Sources, SpecError, SpecErrors, did_you_mean, listed, quoted};
 use cosplay_operators::graph::{Node, Wire};
 use cosplay_operators::registry::OperatorInfo;
 use cosplay_operators::settings::{EnvSettings, ModelSettings, RunSettings};
@@ -116,9 +117,11 @@ pub fn load(path: &Path, sets: &[String], registry: &[&'static OperatorInfo]) ->
 fn resolve(root: &Tree, registry: &[&'static OperatorInfo], sources: &Sources, errors: &mut Errors) -> Option<Resolved> {
     let schema = spec_schema();
     let top = Place { width: 1, ..root.place };
+    let before = errors.len();
     check(root, top, Schema::new(&schema), "", errors);
     let settings = settings(root, errors);
-    let game_is_known = settings.as_ref().is_some_and(|settings| check_env(root, &settings.env, errors));
+    let sound = errors.len() == before;
+    let game_is_known = settings.as_ref().is_some_and(|settings| check_env(root, &settings.env, sound, errors));
     let graph = root.get("graph").and_then(Tree::as_map)?;
     if graph.is_empty() {
         let place = root.get("graph").map_or(top, |graph| graph.place);
@@ -165,8 +168,8 @@ fn section<T: DeserializeOwned>(root: &Tree, key: &str, errors: &mut Errors) -> 
     }
 }
 
-/// Checks that the environment can be made as the spec asks. True if its game is known.
-fn check_env(root: &Tree, env: &EnvSettings, errors: &mut Errors) -> bool {
+/// Checks that the environment can be made as the spec asks, if the settings are `sound` so far. True if its game is known.
+fn check_env(root: &Tree, env: &EnvSettings, sound: bool, errors: &mut Errors) -> bool {
     let place = |key: &str| root.get("env").and_then(|env| env.get(key)).map_or(root.place, |node| node.place);
     let known = cosplay_envs::environments();
     let names = || known.iter().map(|info| info.name);
@@ -176,7 +179,7 @@ fn check_env(root: &Tree, env: &EnvSettings, errors: &mut Errors) -> bool {
         return false;
     }
     let options = cosplay_envs::EnvOptions { game: env.game.clone(), max_steps: env.max_steps };
-    if let Err(error) = cosplay_envs::make(&options) {
+    if let Some(error) = cosplay_envs::make(&options).err().filter(|_| sound) {
         errors.push(SpecError::new(place("max_steps"), "env", error.to_string()));
     }
     true

@@ -1,6 +1,7 @@
 //! JSON schema of a whole spec, for editors.
 
-use super::conform::{join, object};
+use super::conform::object;
+use super::view::join;
 use super::written::{EMPTY, MAX_NODES, NODE_NAME, spec_schema};
 use cosplay_operators::kind::Kind;
 use cosplay_operators::operator::Port;

@@ -73,7 +73,9 @@ impl Node {
         match &self.value {
             Value::Null => "nothing (null)".to_owned(),
             Value::Bool(value) => format!("`{value}`"),
-            Value::Number(number) => format!("the number {}", super::diagnostics::quoted(&number.text)),
+            Value::Number(number) => {
+                format!("the number {}", super::diagnostics::quoted(&number.text))
+            }
             Value::Text(text) => format!("the text {}", super::diagnostics::quoted(text)),
             Value::List(_) => "a list".to_owned(),
             Value::Map(_) => "a map".to_owned(),
@@ -88,9 +90,7 @@ impl Node {
             Value::Number(number) => number.to_json(),
             Value::Text(text) => Json::String(text.clone()),
             Value::List(items) => Json::Array(items.iter().map(Node::to_json).collect()),
-            Value::Map(entries) => {
-                Json::Object(entries.iter().map(|(key, value)| (key.text.clone(), value.to_json())).collect())
-            }
+            Value::Map(entries) => Json::Object(entries.iter().map(|(key, value)| (key.text.clone(), value.to_json())).collect()),
         }
     }
 
@@ -109,9 +109,9 @@ impl Node {
 
 impl Number {
     fn to_json(&self) -> Json {
-        let integer = self.integer.and_then(|integer| {
-            u64::try_from(integer).map(Json::from).or_else(|_| i64::try_from(integer).map(Json::from)).ok()
-        });
+        let integer = self
+            .integer
+            .and_then(|integer| u64::try_from(integer).map(Json::from).or_else(|_| i64::try_from(integer).map(Json::from)).ok());
         integer.unwrap_or_else(|| Json::from(self.float))
     }
 }

@@ -151,7 +151,8 @@ proptest! {
 fn withdrawn_evidence_leaves_what_was_there_without_it() {
     let config = Config::default();
     let kept: Vec<(Labelled, isize)> = (0..40).map(|id| ((SkillId(1), instance(id, "+a -b", id % 4 == 0)), 1)).collect();
-    let other: Vec<(Labelled, isize)> = (40..70).map(|id| ((SkillId(1 + (id % 2) as u32), instance(id, "+c event.x", id % 5 == 0)), 1)).collect();
+    let other: Vec<(Labelled, isize)> =
+        (40..70).map(|id| ((SkillId(1 + (id % 2) as u32), instance(id, "+c event.x", id % 5 == 0)), 1)).collect();
     let back: Vec<(Labelled, isize)> = other.iter().map(|(data, _)| (*data, -1)).collect();
     let banks = differential(2, vec![kept, other, back], config);
     assert_ne!(banks[0], banks[1]);
@@ -295,7 +296,7 @@ fn a_skill_that_loses_all_its_segments_loses_its_clauses() {
 fn a_segment_that_cannot_be_read_stops_the_step_with_its_name() {
     let mut bad = rows(0);
     bad[7].added.push("no_such_predicate".into());
-    let error = run(2, vec![(0, 0, bad.clone())]).unwrap_err();
+    let error = run(1, vec![(0, 0, bad.clone())]).unwrap_err();
     assert!(error.contains("no_such_predicate") && error.contains(&bad[7].segment.to_string()), "{error}");
 }
 

@@ -140,8 +140,7 @@ fn the_skill_with_more_instances_survives_and_inherits() {
         bank.plant(5, "+a -b");
         bank.skills[0].parents = vec![SkillId(1)];
         bank.skills[1].generation = 2;
-        let made =
-            bank.step([of_skill(3, segments(0, of_first, 0, "+a -b")), of_skill(5, segments(0, of_second, 1, "+a -b"))].concat());
+        let made = bank.step([of_skill(3, segments(0, of_first, 0, "+a -b")), of_skill(5, segments(0, of_second, 1, "+a -b"))].concat());
         let (survivor, absorbed) = (bank.skill(stays), bank.skill(goes));
         assert_eq!((absorbed.state.as_str(), absorbed.merged_into), (RETIRED, Some(SkillId(stays))));
         assert_eq!((survivor.state.as_str(), survivor.generation, survivor.instances), (ACTIVE, 3, (of_first + of_second) as u32));
@@ -193,14 +192,14 @@ fn a_skill_of_two_kinds_of_effect_is_split() {
 #[test]
 fn a_split_is_accepted_only_if_every_child_passes() {
     let mut bank = Bank::new(Config { split_pass_rate: 0.9, ..Config::default() });
-    bank.plant(0, "event.x");
+    bank.plant(0, "event.x +c +d");
     bank.next = 1;
-    // A third of the second kind's held-out instances do not do what the others do.
-    let odd = |segments: Vec<Segment>| -> Vec<Segment> {
-        let change = |at: usize, row: Segment| if at.is_multiple_of(15) { Segment { added: vec!["c".into(), "k".into()], ..row } } else { row };
-        segments.into_iter().enumerate().map(|(at, row)| change(at + 1, row)).collect()
-    };
-    let parts = [segments(0, 30, 0, "event.x +a +b"), odd(segments(0, 30, 1, "event.x +c +d +e"))];
+    // Two of the six held-out segments of the second kind do not do what the others do.
+    let second = (0..30).map(|episode| {
+        let odd = episode == 4 || episode == 14;
+        segment(episode, 1, if odd { "event.x +e +k +l" } else { "event.x +e +c +d" })
+    });
+    let parts = [segments(0, 30, 0, "event.x +a +b +c +d"), second.collect(), segments(0, 5, 2, "event.x +c +d")];
     let before = bank.skills.clone();
     let made = bank.step(of_skill(0, parts.concat()));
     let rejected = events(&made, "split", "rejected");

@@ -47,7 +47,9 @@ fn an_alias_to_itself_is_refused() {
 fn merge_keys_tags_duplicates_and_complex_keys_are_all_reported() {
     let text = "a: &x {k: 1}\nb: {<<: *x}\nc: !!str 5\nd: 1\nd: 2\n? [e]\n: 3\nf: .nan\n";
     let report = try_read(text).unwrap_err();
-    for part in ["a.yaml:2:5", "a.yaml:3:", "d: this key was given before, in line 4", "a key must be a word", "`.nan` is not a finite number"] {
+    for part in
+        ["a.yaml:2:5", "a.yaml:3:", "d: this key was given before, in line 4", "a key must be a word", "`.nan` is not a finite number"]
+    {
         assert!(report.contains(part), "{part} in\n{report}");
     }
     assert!(report.ends_with("5 errors in the spec"), "{report}");
