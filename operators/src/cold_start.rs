@@ -115,7 +115,7 @@ fn train(
         let adam = AdamW { lr: rate.at(step), beta1: 0.9, beta2: 0.98, eps: 1e-8, weight_decay: config.weight_decay };
         trainable.apply(&gradient, &adam)?;
         history.push((loss, agreement));
-        context.progress.advance(&context.node, u64::from(step) + 1, u64::from(config.steps), 0);
+        context.progress.advance(&context.node, 1, u64::from(config.steps), 0);
     }
     let mean = |part: &[(f64, f64)]| {
         let count = part.len().max(1) as f64;

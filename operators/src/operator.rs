@@ -185,8 +185,8 @@ pub fn table_name<T: Table>() -> Result<TableName, OperatorError> {
 
 /// Receives what long work has to tell while it goes on.
 pub trait Progress: Send + Sync {
-    /// `node` has done `done` of `total` units (episodes, samples) and seen `tokens` tokens.
-    fn advance(&self, node: &str, done: u64, total: u64, tokens: u64);
+    /// `node` has done `more` units (episodes, batches) of the `total` of this step, and its model has seen `tokens` tokens, since it last told.
+    fn advance(&self, node: &str, more: u64, total: u64, tokens: u64);
 }
 
 /// Progress that nobody looks at.
@@ -194,7 +194,7 @@ pub trait Progress: Send + Sync {
 pub struct Silent;
 
 impl Progress for Silent {
-    fn advance(&self, _node: &str, _done: u64, _total: u64, _tokens: u64) {}
+    fn advance(&self, _node: &str, _more: u64, _total: u64, _tokens: u64) {}
 }
 
 /// Where an instance of an operator runs.

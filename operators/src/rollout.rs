@@ -80,6 +80,7 @@ impl Operator for Rollout {
             bank: &bank,
             book: &self.book,
             options: &options,
+            total: plans.len() as u64,
         };
         let played = play::on_threads(&plans, context.threads, |part| agent.play(context, step, part))?;
         let mut outputs = Outputs::default();

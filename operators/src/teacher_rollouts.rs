@@ -248,9 +248,9 @@ impl Operator for TeacherRollouts {
             .collect();
         let played = play::on_threads(&plans, context.threads, |part| {
             let mut played = Played::default();
-            for (done, plan) in part.iter().enumerate() {
+            for plan in part {
                 played.append(teach(context, &self.config, &self.book, &info, plan)?);
-                context.progress.advance(&context.node, done as u64 + 1, part.len() as u64, 0);
+                context.progress.advance(&context.node, 1, plans.len() as u64, 0);
             }
             Ok(played)
         })?;

@@ -6,6 +6,7 @@ use crate::eval::{self, BankChoice, EvalRequest};
 use crate::query::{self, Format};
 use crate::rebuild::{self, RebuildRequest};
 use crate::run::cluster::{Cluster, read_hosts};
+use crate::run::progress::tell;
 use crate::run::{RunRequest, load, run};
 use crate::spec::{plan, reference, schema};
 use clap::{Args, Parser, Subcommand};
@@ -269,7 +270,9 @@ pub fn main() -> u8 {
     match dispatch(cli.command) {
         Ok(()) => 0,
         Err(ending) => {
-            eprintln!("{}{ending}", if ending.code == crate::error::INTERRUPTED { "" } else { "error: " });
+            // A list of errors of a spec names each as one.
+            let named = ending.code == crate::error::INTERRUPTED || ending.message.starts_with("error");
+            tell(&format!("{}{ending}", if named { "" } else { "error: " }));
             ending.code
         }
     }

@@ -288,6 +288,7 @@ impl Evaluator {
             bank,
             book: &self.book,
             options: &options,
+            total: 0,
         };
         Ok(play::on_threads(&self.plans(split), self.context.threads, |part| agent.play(&self.context, 0, part))?)
     }

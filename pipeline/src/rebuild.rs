@@ -3,7 +3,7 @@
 use crate::error::Ending;
 use crate::run::{RunRequest, execute};
 use crate::spec::Resolved;
-use cosplay_datasets::{RunDir, TableName};
+use cosplay_datasets::{Episode, RunDir, Table, TableName};
 use cosplay_operators::graph::{Node, Wire};
 use cosplay_operators::registry;
 use serde_json::json;
@@ -98,11 +98,38 @@ pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(
     }
     let path = absolute(&request.rollouts);
     let plan = from_stored(spec, &path, &request.without, at + 1)?;
+    known_episodes(request, &plan, at)?;
     execute(plan, &request.out, &request.request)?;
     match live {
         Some(live) if request.without.is_empty() => Ok(Some(differences(&live, &RunDir::open(&request.out)?, at)?)),
         _ => Ok(None),
     }
+}
+
+/// Checks that the episodes to leave out are there: a mistyped one would leave out nothing, without a word.
+fn known_episodes(request: &RebuildRequest, plan: &Resolved, last: u64) -> Result<(), Ending> {
+    let mut unknown: BTreeSet<u64> = request.without.iter().copied().collect();
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let players: BTreeSet<&str> = plan.nodes.iter().filter(|node| node.info.plays).map(|node| node.name.as_str()).collect();
+    let mut example = None;
+    for step in cosplay_datasets::select(&request.rollouts, TableName::Episodes).map_err(Ending::wrong)? {
+        if step.step <= last {
+            for row in Episode::from_batch(&cosplay_datasets::read_stored(TableName::Episodes, &step)?)? {
+                if players.contains(row.node.as_str()) {
+                    unknown.remove(&row.episode.0);
+                    example = example.or(Some(row.episode));
+                }
+            }
+        }
+    }
+    let Some(episode) = unknown.first() else { return Ok(()) };
+    let ending = Ending::wrong(format!("--without {episode}: the bank rests on no such episode up to step {last} of {}", request.rollouts));
+    Err(match example {
+        Some(example) => ending.hint(format!("the first one is {example}; the table `episodes` lists all, those of {players:?} count")),
+        None => ending,
+    })
 }
 
 fn absolute(path: &str) -> String {

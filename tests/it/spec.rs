@@ -50,10 +50,7 @@ struct Switch {
 
 impl Default for Switch {
     fn default() -> Self {
-        Self {
-            patience: 20,
-            threshold: None,
-        }
+        Self { patience: 20, threshold: None }
     }
 }
 
@@ -116,14 +113,7 @@ struct Update {
 struct Nothing {}
 
 const fn port(name: &'static str, kind: Kind, required: bool) -> Port {
-    Port {
-        name,
-        kind,
-        required,
-        routing: Routing::Broadcast,
-        accumulates: false,
-        about: "what it needs",
-    }
+    Port { name, kind, required, routing: Routing::Broadcast, accumulates: false, about: "what it needs" }
 }
 
 const PLAIN: OperatorInfo = OperatorInfo {
@@ -156,21 +146,12 @@ static TEACHER: OperatorInfo = OperatorInfo {
             return Vec::new();
         }
         let message = format!("`{}` has no scripted policy `{teacher}`", settings.env.game);
-        vec![ConfigProblem {
-            key: "teacher",
-            message,
-            valid,
-        }]
+        vec![ConfigProblem { key: "teacher", message, valid }]
     },
     ..PLAIN
 };
-static STORED: OperatorInfo = OperatorInfo {
-    name: "stored_rollouts",
-    plays: true,
-    schema: || schemars::schema_for!(Stored),
-    resolve: resolve::<Stored>,
-    ..PLAIN
-};
+static STORED: OperatorInfo =
+    OperatorInfo { name: "stored_rollouts", plays: true, schema: || schemars::schema_for!(Stored), resolve: resolve::<Stored>, ..PLAIN };
 static START: OperatorInfo = OperatorInfo {
     name: "cold_start",
     inputs: &[port("rollouts", Kind::Rollouts, true)],
@@ -181,48 +162,30 @@ static START: OperatorInfo = OperatorInfo {
 };
 static ROLLOUT: OperatorInfo = OperatorInfo {
     name: "rollout",
-    inputs: &[
-        port("policy", Kind::Policy, true),
-        port("bank", Kind::Bank, false),
-    ],
+    inputs: &[port("policy", Kind::Policy, true), port("bank", Kind::Bank, false)],
     plays: true,
     schema: || schemars::schema_for!(Play),
     resolve: resolve::<Play>,
     ..PLAIN
 };
-static CUTS: OperatorInfo = OperatorInfo {
-    name: "propose_boundaries",
-    inputs: &[port("rollouts", Kind::Rollouts, true)],
-    output: Kind::Cuts,
-    ..PLAIN
-};
+static CUTS: OperatorInfo =
+    OperatorInfo { name: "propose_boundaries", inputs: &[port("rollouts", Kind::Rollouts, true)], output: Kind::Cuts, ..PLAIN };
 static SEGMENTS: OperatorInfo = OperatorInfo {
     name: "infer_segmentation",
-    inputs: &[
-        port("rollouts", Kind::Rollouts, true),
-        port("cuts", Kind::Cuts, true),
-        port("bank", Kind::Bank, false),
-    ],
+    inputs: &[port("rollouts", Kind::Rollouts, true), port("cuts", Kind::Cuts, true), port("bank", Kind::Bank, false)],
     output: Kind::Segments,
     ..PLAIN
 };
 static BANK: OperatorInfo = OperatorInfo {
     name: "maintain_bank",
-    inputs: &[
-        port("segments", Kind::Segments, true),
-        port("bank", Kind::Bank, false),
-    ],
+    inputs: &[port("segments", Kind::Segments, true), port("bank", Kind::Bank, false)],
     output: Kind::Bank,
     learns: true,
     ..PLAIN
 };
 static UPDATE: OperatorInfo = OperatorInfo {
     name: "grpo_update",
-    inputs: &[
-        port("policy", Kind::Policy, true),
-        port("rollouts", Kind::Rollouts, true),
-        port("bank", Kind::Bank, false),
-    ],
+    inputs: &[port("policy", Kind::Policy, true), port("rollouts", Kind::Rollouts, true), port("bank", Kind::Bank, false)],
     output: Kind::Policy,
     learns: true,
     schema: || schemars::schema_for!(Update),
@@ -231,9 +194,7 @@ static UPDATE: OperatorInfo = OperatorInfo {
 };
 
 /// The stand-ins, sorted by name.
-static REGISTRY: [&OperatorInfo; 8] = [
-    &START, &UPDATE, &SEGMENTS, &BANK, &CUTS, &ROLLOUT, &STORED, &TEACHER,
-];
+static REGISTRY: [&OperatorInfo; 8] = [&START, &UPDATE, &SEGMENTS, &BANK, &CUTS, &ROLLOUT, &STORED, &TEACHER];
 
 /// A spec without faults.
 const GOOD: &str = r#"version: 1
@@ -287,11 +248,7 @@ fn refused(text: impl AsRef<[u8]>) -> String {
 
 /// The report of the good spec with one text replaced by another.
 fn refused_with(from: &str, to: &str) -> String {
-    assert_eq!(
-        GOOD.matches(from).count(),
-        1,
-        "{from} occurs once in the good spec"
-    );
+    assert_eq!(GOOD.matches(from).count(), 1, "{from} occurs once in the good spec");
     refused(GOOD.replace(from, to))
 }
 

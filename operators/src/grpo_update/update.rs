@@ -59,12 +59,14 @@ pub(super) fn update_adapter(
     };
     let adam = AdamW { lr: rate.at(step as u32), beta1: 0.9, beta2: config.beta2, eps: 1e-8, weight_decay: config.weight_decay };
     let mut totals = Totals::default();
+    let total = lessons.len() as u64 * u64::from(config.epochs);
     let size = config.minibatch as usize;
     for _ in 0..config.epochs {
         for (lessons, reference) in lessons.chunks(size).zip(reference.chunks(size)) {
             context.check_stop()?;
+            let lessons_in_batch = lessons.len();
             minibatch(context, config, &objective, &adam, &mut trainable, lessons, reference, &mut totals)?;
-            context.progress.advance(&context.node, totals.choices as u64, lessons.len() as u64, 0);
+            context.progress.advance(&context.node, lessons_in_batch as u64, total, 0);
         }
     }
     outputs.push::<PolicyTensor>(&crate::policy::rows(step as u32 + 1, &crate::policy::adapter_part(adapter), trainable.export()))?;

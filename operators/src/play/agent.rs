@@ -93,6 +93,8 @@ pub struct Agent<'a> {
     pub book: &'a PromptBook,
     /// Options.
     pub options: &'a AgentOptions,
+    /// Episodes that all threads play together, for the display.
+    pub total: u64,
 }
 
 struct Live<'p> {
@@ -125,7 +127,7 @@ impl Agent<'_> {
         let mut action_scorer = Scorer::new(self.model, self.action_adapter)?;
         let mut skill_scorer = Scorer::new(self.model, self.retrieval_adapter)?;
         let record = EpisodeRecord { node: context.node.clone(), policy_version: self.policy_version, bank_version: self.bank.version };
-        let total = live.len() as u64;
+        let (mut told, mut tokens_told) = (0, 0);
         let mut finished: Vec<(usize, Live<'_>)> = Vec::new();
         let mut index: Vec<usize> = (0..live.len()).collect();
         while !live.is_empty() {
@@ -145,7 +147,8 @@ impl Agent<'_> {
             }
             (live, index) = (still, still_index);
             let tokens = action_scorer.stats().tokens + skill_scorer.stats().tokens;
-            context.progress.advance(&context.node, finished.len() as u64, total, tokens);
+            context.progress.advance(&context.node, finished.len() as u64 - told, self.total, tokens - tokens_told);
+            (told, tokens_told) = (finished.len() as u64, tokens);
         }
         finished.sort_by_key(|(position, _)| *position);
         let mut played = Played::default();

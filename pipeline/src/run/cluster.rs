@@ -4,6 +4,7 @@ use crate::error::Ending;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -59,7 +60,10 @@ pub fn read_hosts(path: &Path) -> Result<Vec<String>, Ending> {
 }
 
 /// Connects to all other processes: to those before this one, and waits for those after it. The result has `None` at its own index.
-pub fn connect(cluster: &Cluster, agreement: &Agreement) -> Result<Vec<Option<TcpStream>>, Ending> {
+///
+/// # Errors
+/// If a process does not come in time or does not fit, or if `interrupted` becomes true.
+pub fn connect(cluster: &Cluster, agreement: &Agreement, interrupted: &AtomicBool) -> Result<Vec<Option<TcpStream>>, Ending> {
     let deadline = Instant::now() + PATIENCE;
     let mut sockets: Vec<Option<TcpStream>> = cluster.addresses.iter().map(|_| None).collect();
     let address = &cluster.addresses[cluster.process];
@@ -68,7 +72,7 @@ pub fn connect(cluster: &Cluster, agreement: &Agreement) -> Result<Vec<Option<Tc
             .hint("another program may use the port; change it in the hosts file")
     })?;
     for (index, address) in cluster.addresses.iter().enumerate().take(cluster.process) {
-        let mut socket = dial(address, index, deadline)?;
+        let mut socket = dial(address, index, deadline, interrupted)?;
         greet(&mut socket, cluster, agreement, Some(index))?;
         sockets[index] = Some(socket);
     }
@@ -84,6 +88,7 @@ pub fn connect(cluster: &Cluster, agreement: &Agreement) -> Result<Vec<Option<Tc
                 if Instant::now() > deadline {
                     return Err(absent(missing, &cluster.addresses[missing], "did not connect"));
                 }
+                unless(interrupted)?;
                 sleep(Duration::from_millis(20));
             }
             Err(error) => return Err(network(error)),
@@ -96,12 +101,21 @@ fn network(error: std::io::Error) -> Ending {
     Ending::failed(format!("network: {error}"))
 }
 
+/// Ends the wait after Ctrl-C.
+fn unless(interrupted: &AtomicBool) -> Result<(), Ending> {
+    if !interrupted.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let message = "interrupted while waiting for the other processes".to_owned();
+    Err(Ending { code: crate::error::INTERRUPTED, message, hint: None })
+}
+
 fn absent(index: usize, address: &str, what: &str) -> Ending {
     Ending::failed(format!("process {index} ({address}) {what} within {} s", PATIENCE.as_secs()))
         .hint("start every process of the hosts file with the same spec, each with its own --process")
 }
 
-fn dial(address: &str, index: usize, deadline: Instant) -> Result<TcpStream, Ending> {
+fn dial(address: &str, index: usize, deadline: Instant, interrupted: &AtomicBool) -> Result<TcpStream, Ending> {
     loop {
         let resolved = address.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
         if let Some(Ok(socket)) = resolved.map(|address| TcpStream::connect_timeout(&address, Duration::from_secs(5))) {
@@ -110,6 +124,7 @@ fn dial(address: &str, index: usize, deadline: Instant) -> Result<TcpStream, End
         if Instant::now() > deadline {
             return Err(absent(index, address, "could not be reached"));
         }
+        unless(interrupted)?;
         sleep(Duration::from_millis(50));
     }
 }
@@ -170,7 +185,7 @@ mod tests {
             let cluster = Cluster { addresses: addresses.clone(), process };
             let agreement = Agreement { spec_hash: hash.repeat(64), workers: 1, first_step: 0 };
             move || {
-                let sockets = connect(&cluster, &agreement).map_err(|ending| ending.message)?;
+                let sockets = connect(&cluster, &agreement, &AtomicBool::new(false)).map_err(|ending| ending.message)?;
                 Ok(sockets.iter().flatten().count())
             }
         };

@@ -13,7 +13,7 @@ use cosplay_operators::dataflow::{Assembly, assemble, batch::Batch};
 use cosplay_operators::operator::{NodeContext, Progress};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -65,6 +65,12 @@ struct Shared {
     on_failure: OnFailure,
     /// Steps that this process has seen committed; the watchdog looks at it.
     committed: AtomicU64,
+    /// Steps that a worker of this process has begun. What one has begun all must begin, or it would never end.
+    begun: Mutex<u64>,
+    /// Workers of this process that have not stopped after Ctrl-C.
+    going: AtomicUsize,
+    /// Told when all of them have: the workers of other processes would wait for ever.
+    stopped: Mutex<Sender<Ending>>,
 }
 
 /// Runs a session to its end.
@@ -91,6 +97,9 @@ pub fn drive(session: Session) -> Result<(), Ending> {
         stop: Arc::clone(&stop),
         on_failure: report(sender.clone()),
         committed: AtomicU64::new(first_step),
+        begun: Mutex::new(first_step),
+        going: AtomicUsize::new(workers),
+        stopped: Mutex::new(sender.clone()),
         spec,
         stored,
     });
@@ -175,7 +184,7 @@ fn communication(
         return config.try_build().map_err(Ending::failed);
     };
     let agreement = Agreement { spec_hash: shared.spec.hash(), workers: workers as u64, first_step: shared.first_step };
-    let sockets = cluster::connect(cluster, &agreement)?;
+    let sockets = cluster::connect(cluster, &agreement, &shared.interrupted)?;
     let hooks = Hooks::default();
     let local = ProcessBuilder::new_typed_vector(workers, hooks.refill.clone(), hooks.spill.clone());
     let (builders, guard) = initialize_networking_from_sockets(local, sockets, cluster.process, workers, hooks).map_err(Ending::failed)?;
@@ -219,6 +228,16 @@ impl Drop for PanicWatch {
     }
 }
 
+/// Whether `step` is begun: not after Ctrl-C, unless another worker of this process has begun it before.
+fn begins(step: u64, shared: &Shared) -> bool {
+    let mut begun = shared.begun.lock().unwrap_or_else(PoisonError::into_inner);
+    if *begun <= step && shared.interrupted.load(Ordering::Relaxed) {
+        return false;
+    }
+    *begun = (*begun).max(step + 1);
+    true
+}
+
 /// What one worker does.
 fn work(worker: &mut Worker, shared: &Shared) -> Result<(), Ending> {
     let (index, peers) = (worker.index(), worker.peers());
@@ -226,7 +245,10 @@ fn work(worker: &mut Worker, shared: &Shared) -> Result<(), Ending> {
     let (mut clock, probe) = worker.dataflow::<u64, _, _>(|scope| assemble(scope, assembly)).map_err(Ending::failed)?;
     clock.advance_to(shared.first_step);
     for step in shared.first_step..shared.end {
-        if shared.interrupted.load(Ordering::Relaxed) {
+        if !begins(step, shared) {
+            if shared.going.fetch_sub(1, Ordering::SeqCst) == 1 {
+                let _ = shared.stopped.lock().unwrap_or_else(PoisonError::into_inner).send(interruption(shared));
+            }
             break;
         }
         clock.send_batch(&mut Batch::tick());

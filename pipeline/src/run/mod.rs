@@ -60,7 +60,7 @@ pub fn run(request: &RunRequest) -> Result<(), Ending> {
     let (spec, end) = execute(asked, &out, request)?;
     if let Some(end) = end.filter(|_| !request.quiet) {
         let run = RunDir::open(&out)?;
-        eprintln!("{}", summary::text(&run, &spec, end, began.elapsed())?);
+        progress::tell(&summary::text(&run, &spec, end, began.elapsed())?);
     }
     Ok(())
 }
@@ -71,7 +71,8 @@ pub fn run(request: &RunRequest) -> Result<(), Ending> {
 /// As [`run`].
 pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc<Resolved>, Option<u64>), Ending> {
     let writes = request.cluster.as_ref().is_none_or(|cluster| cluster.process == 0);
-    let exists = RunDir::exists(out);
+    // What another process of this run has just made is not in the way of those that do not write.
+    let exists = RunDir::exists(out) && (writes || request.resume);
     if exists && !request.resume {
         return Err(
             Ending::wrong(format!("{} holds a run already", out.display())).hint("--resume goes on with it; --out DIR writes elsewhere")

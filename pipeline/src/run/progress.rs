@@ -4,7 +4,7 @@ use cosplay_datasets::Metric;
 use cosplay_operators::operator::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -39,7 +39,8 @@ struct Bars {
 
 #[derive(Default)]
 struct Work {
-    tokens: BTreeMap<String, u64>,
+    /// Units that each node has done in its current step.
+    done: BTreeMap<String, u64>,
     last: Option<(String, u64, u64)>,
 }
 
@@ -63,7 +64,7 @@ impl Display {
         match &self.bars {
             Some(bars) => bars.steps.println(text),
             None if self.quiet => {}
-            None => eprintln!("{text}"),
+            None => tell(text),
         }
     }
 
@@ -81,7 +82,7 @@ impl Display {
             None if self.quiet => {}
             None => {
                 let rate = self.tokens.load(Ordering::Relaxed) as f64 / elapsed.max(1e-9);
-                eprintln!("step {done}/{} {text} · {} tokens/s · {} left", self.total, thousands(rate), time(left));
+                tell(&format!("step {done}/{} {text} · {} tokens/s · {} left", self.total, thousands(rate), time(left)));
             }
         }
     }
@@ -132,14 +133,16 @@ impl Display {
 }
 
 impl Progress for Display {
-    fn advance(&self, node: &str, done: u64, total: u64, tokens: u64) {
-        {
+    fn advance(&self, node: &str, more: u64, total: u64, tokens: u64) {
+        self.tokens.fetch_add(tokens, Ordering::Relaxed);
+        let done = {
             let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
+            let done = work.done.entry(node.to_owned()).or_default();
+            *done = if *done >= total { more } else { *done + more };
+            let done = *done;
             work.last = Some((node.to_owned(), done, total));
-            // Each call tells the sum of its part; a smaller one belongs to another part or the next step.
-            let before = work.tokens.insert(node.to_owned(), tokens).unwrap_or(0);
-            self.tokens.fetch_add(tokens.saturating_sub(before), Ordering::Relaxed);
-        }
+            done
+        };
         if let Some(bars) = &self.bars {
             bars.work.set_message(format!("{node}: {done}/{total}"));
             bars.work.tick();
@@ -149,6 +152,11 @@ impl Progress for Display {
 
 fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// A line on stderr. A run does not end because nobody reads it any more (`2>&1 | head`).
+pub fn tell(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// A count with its unit: `12.3k`.

@@ -6,17 +6,8 @@ use insta::assert_snapshot;
 #[test]
 fn the_good_spec_is_good() {
     let resolved = accepted(GOOD);
-    let order: Vec<&str> = resolved
-        .order
-        .iter()
-        .map(|index| resolved.nodes[*index].name.as_str())
-        .collect();
-    assert_eq!(
-        order,
-        [
-            "seeds", "start", "rollouts", "cuts", "segments", "bank", "update"
-        ]
-    );
+    let order: Vec<&str> = resolved.order.iter().map(|index| resolved.nodes[*index].name.as_str()).collect();
+    assert_eq!(order, ["seeds", "start", "rollouts", "cuts", "segments", "bank", "update"]);
 }
 
 #[test]
@@ -26,10 +17,7 @@ fn misspelt_key_at_the_top() {
 
 #[test]
 fn misspelt_key_at_depth_3() {
-    assert_snapshot!(refused_with(
-        "adapters: { rank: 16",
-        "adapters: { ranks: 16"
-    ));
+    assert_snapshot!(refused_with("adapters: { rank: 16", "adapters: { ranks: 16"));
 }
 
 #[test]
@@ -44,18 +32,12 @@ fn misspelt_key_in_a_node() {
 
 #[test]
 fn unknown_operator() {
-    assert_snapshot!(refused_with(
-        "op: propose_boundaries",
-        "op: propose_boundary"
-    ));
+    assert_snapshot!(refused_with("op: propose_boundaries", "op: propose_boundary"));
 }
 
 #[test]
 fn missing_operator() {
-    assert_snapshot!(refused_with(
-        "op: propose_boundaries",
-        "operator: propose_boundaries"
-    ));
+    assert_snapshot!(refused_with("op: propose_boundaries", "operator: propose_boundaries"));
 }
 
 #[test]
@@ -70,21 +52,13 @@ fn wrong_kind_on_a_port() {
 
 #[test]
 fn nothing_gives_the_kind() {
-    let without_cuts = GOOD.replace(
-        "  cuts: { op: propose_boundaries, rollouts: rollouts }\n",
-        "",
-    );
-    assert_snapshot!(refused(
-        without_cuts.replace("cuts: cuts", "cuts: rollouts")
-    ));
+    let without_cuts = GOOD.replace("  cuts: { op: propose_boundaries, rollouts: rollouts }\n", "");
+    assert_snapshot!(refused(without_cuts.replace("cuts: cuts", "cuts: rollouts")));
 }
 
 #[test]
 fn missing_input() {
-    assert_snapshot!(refused_with(
-        "{ op: cold_start, rollouts: seeds }",
-        "{ op: cold_start }"
-    ));
+    assert_snapshot!(refused_with("{ op: cold_start, rollouts: seeds }", "{ op: cold_start }"));
 }
 
 #[test]
@@ -94,26 +68,17 @@ fn wire_to_a_missing_node() {
 
 #[test]
 fn then_to_a_missing_node() {
-    assert_snapshot!(refused_with(
-        "    policy: { initial: start, then: update }",
-        "    policy: { initial: start, then: updates }"
-    ));
+    assert_snapshot!(refused_with("    policy: { initial: start, then: update }", "    policy: { initial: start, then: updates }"));
 }
 
 #[test]
 fn then_of_an_operator_that_runs_once() {
-    assert_snapshot!(refused_with(
-        "    policy: { initial: start, then: update }",
-        "    policy: { initial: start, then: start }"
-    ));
+    assert_snapshot!(refused_with("    policy: { initial: start, then: update }", "    policy: { initial: start, then: start }"));
 }
 
 #[test]
 fn initial_of_an_operator_that_runs_in_every_step() {
-    assert_snapshot!(refused_with(
-        "    policy: { initial: start, then: update }",
-        "    policy: { initial: update, then: update }"
-    ));
+    assert_snapshot!(refused_with("    policy: { initial: start, then: update }", "    policy: { initial: update, then: update }"));
 }
 
 #[test]
@@ -124,55 +89,37 @@ fn an_operator_that_runs_once_takes_nothing_from_later_steps() {
 #[test]
 fn empty_is_for_banks_only() {
     let feedback = "    policy: { initial: empty, then: update }";
-    assert_snapshot!(refused_with(
-        "    policy: { initial: start, then: update }",
-        feedback
-    ));
+    assert_snapshot!(refused_with("    policy: { initial: start, then: update }", feedback));
 }
 
 #[test]
 fn half_a_feedback() {
-    assert_snapshot!(refused_with(
-        "    bank: { initial: empty, then: bank }",
-        "    bank: { initial: empty, than: bank }"
-    ));
+    assert_snapshot!(refused_with("    bank: { initial: empty, then: bank }", "    bank: { initial: empty, than: bank }"));
 }
 
 #[test]
 fn cycle_without_then() {
-    assert_snapshot!(refused_with(
-        "    bank: { initial: empty, then: bank }",
-        "    bank: bank"
-    ));
+    assert_snapshot!(refused_with("    bank: { initial: empty, then: bank }", "    bank: bank"));
 }
 
 #[test]
 fn two_cycles() {
-    let second =
-        "  a: { op: rollout, policy: b }\n  b: { op: grpo_update, policy: b, rollouts: a }\n";
-    assert_snapshot!(refused(
-        GOOD.replace("    bank: { initial: empty, then: bank }", "    bank: bank") + second
-    ));
+    let second = "  a: { op: rollout, policy: b }\n  b: { op: grpo_update, policy: b, rollouts: a }\n";
+    assert_snapshot!(refused(GOOD.replace("    bank: { initial: empty, then: bank }", "    bank: bank") + second));
 }
 
 #[test]
 fn a_node_that_waits_for_itself() {
     let itself = "segments: segments, bank: bank }";
-    assert_snapshot!(refused_with(
-        "segments: segments, bank: { initial: empty, then: bank } }",
-        itself
-    ));
+    assert_snapshot!(refused_with("segments: segments, bank: { initial: empty, then: bank } }", itself));
 }
 
 #[test]
 fn wrong_value_types() {
     assert_snapshot!(refused(
-        GOOD.replace(
-            "starts: 8",
-            "starts: eight\n    episodes_per_start: 1e1\n    teacher: 2048\n    tags: [a, 1]"
-        )
-        .replace("name: \"2048\"", "name: 2048")
-        .replace("bank: bank }", "bank: [bank], clip: yes, advantage: grup }")
+        GOOD.replace("starts: 8", "starts: eight\n    episodes_per_start: 1e1\n    teacher: 2048\n    tags: [a, 1]")
+            .replace("name: \"2048\"", "name: 2048")
+            .replace("bank: bank }", "bank: [bank], clip: yes, advantage: grup }")
     ));
 }
 
@@ -193,10 +140,7 @@ fn a_number_that_no_type_holds() {
 
 #[test]
 fn duplicate_key() {
-    assert_snapshot!(refused_with(
-        "    starts: 8\n",
-        "    starts: 8\n    bank: bank\n    starts: 9\n"
-    ));
+    assert_snapshot!(refused_with("    starts: 8\n", "    starts: 8\n    bank: bank\n    starts: 9\n"));
 }
 
 #[test]
@@ -250,21 +194,14 @@ fn several_documents() {
 #[test]
 fn merge_key_and_tag() {
     assert_snapshot!(refused(
-        GOOD.replace("env: {", "env: &env {")
-            .replace("starts: 8", "<<: *env")
-            .replace("steps: 40", "steps: !!int 40")
+        GOOD.replace("env: {", "env: &env {").replace("starts: 8", "<<: *env").replace("steps: 40", "steps: !!int 40")
     ));
 }
 
 #[test]
 fn missing_file() {
-    let error = spec::load(Path::new("no/such/spec.yaml"), &[], &REGISTRY)
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("error: cannot read `no/such/spec.yaml`: "),
-        "{error}"
-    );
+    let error = spec::load(Path::new("no/such/spec.yaml"), &[], &REGISTRY).unwrap_err().to_string();
+    assert!(error.starts_with("error: cannot read `no/such/spec.yaml`: "), "{error}");
 }
 
 #[test]
@@ -321,20 +258,14 @@ fn names_that_nodes_cannot_have() {
 
 #[test]
 fn too_many_nodes() {
-    let many: String = (0..100)
-        .map(|number| format!("  n{number}: {{ op: teacher_rollouts }}\n"))
-        .collect();
-    assert_snapshot!(refused(format!(
-        "version: 1\nname: many\nsteps: 1\nenv: {{ game: \"2048\" }}\ngraph:\n{many}"
-    )));
+    let many: String = (0..100).map(|number| format!("  n{number}: {{ op: teacher_rollouts }}\n")).collect();
+    assert_snapshot!(refused(format!("version: 1\nname: many\nsteps: 1\nenv: {{ game: \"2048\" }}\ngraph:\n{many}")));
 }
 
 #[test]
 fn everything_is_missing() {
     assert_snapshot!(refused("{}"));
-    assert_snapshot!(refused(
-        "version: 2\nname: ''\nsteps: 1\nenv: {}\nmodel: []\ngraph: {}\n"
-    ));
+    assert_snapshot!(refused("version: 2\nname: ''\nsteps: 1\nenv: {}\nmodel: []\ngraph: {}\n"));
 }
 
 #[test]

@@ -21,15 +21,9 @@ fn the_frozen_spec_loads_to_the_same() {
 #[test]
 fn the_order_of_keys_does_not_matter() {
     let (head, graph) = GOOD.split_once("graph:\n").unwrap();
-    let turned = format!("graph:\n{graph}{head}").replace(
-        "op: teacher_rollouts, noise: 0.3",
-        "noise: 0.3, op: teacher_rollouts",
-    );
+    let turned = format!("graph:\n{graph}{head}").replace("op: teacher_rollouts, noise: 0.3", "noise: 0.3, op: teacher_rollouts");
     assert_eq!(accepted(&turned).to_yaml(), accepted(GOOD).to_yaml());
-    assert_ne!(
-        accepted(&GOOD.replace("seed: 7", "seed: 8")).hash(),
-        accepted(GOOD).hash()
-    );
+    assert_ne!(accepted(&GOOD.replace("seed: 7", "seed: 8")).hash(), accepted(GOOD).hash());
 }
 
 #[test]
@@ -37,10 +31,7 @@ fn paths_are_made_absolute() {
     let text = "version: 1\nname: again\nsteps: 1\nenv: { game: \"2048\" }\ngraph:\n  rollouts: { op: stored_rollouts, from: runs/a }\n";
     let resolved = accepted(text);
     let from = resolved.nodes[0].config["from"].as_str().unwrap();
-    assert!(
-        Path::new(from).is_absolute() && from.ends_with("runs/a"),
-        "{from}"
-    );
+    assert!(Path::new(from).is_absolute() && from.ends_with("runs/a"), "{from}");
     assert_eq!(reload(&resolved), resolved);
 }
 

@@ -28,20 +28,9 @@ fn reference_of_operators() {
 #[test]
 fn reference_of_environments() {
     let all = spec::reference::environments();
-    assert!(
-        all.contains("2048") && all.contains("greedy_merge"),
-        "{all}"
-    );
-    assert!(
-        spec::reference::environment("2048")
-            .unwrap()
-            .contains("Predicates")
-    );
-    assert!(
-        spec::reference::environment("2084")
-            .unwrap_err()
-            .contains("did you mean `2048`?")
-    );
+    assert!(all.contains("2048") && all.contains("greedy_merge"), "{all}");
+    assert!(spec::reference::environment("2048").unwrap().contains("Predicates"));
+    assert!(spec::reference::environment("2084").unwrap_err().contains("did you mean `2048`?"));
     let json: Json = serde_json::from_str(&spec::reference::environments_json()).unwrap();
     assert!(!json.as_array().unwrap().is_empty());
 }
@@ -51,14 +40,9 @@ fn check_references(node: &Json, root: &Json) {
     match node {
         Json::Object(entries) => {
             if let Some(reference) = entries.get("$ref").and_then(Json::as_str) {
-                assert!(
-                    root.pointer(reference.trim_start_matches('#')).is_some(),
-                    "{reference} leads nowhere"
-                );
+                assert!(root.pointer(reference.trim_start_matches('#')).is_some(), "{reference} leads nowhere");
             }
-            entries
-                .values()
-                .for_each(|value| check_references(value, root));
+            entries.values().for_each(|value| check_references(value, root));
         }
         Json::Array(items) => items.iter().for_each(|item| check_references(item, root)),
         _ => {}
