@@ -17,6 +17,7 @@ use std::collections::BTreeSet;
 #[serde(deny_unknown_fields)]
 pub struct Config {
     /// Run directory, or glob over Parquet files of `experiences`.
+    #[schemars(extend("format" = "path"))]
     pub path: String,
     /// Node of the run whose episodes are read; needed only where several nodes have played.
     #[serde(default)]

@@ -53,7 +53,12 @@ impl std::error::Error for Ending {}
 
 impl From<cosplay_datasets::Error> for Ending {
     fn from(error: cosplay_datasets::Error) -> Self {
-        Self::failed(error)
+        use cosplay_datasets::Error;
+        match error {
+            // The user named a path that cannot be what it should be.
+            Error::NotARun { .. } | Error::RunExists { .. } | Error::NotEmpty { .. } => Self::wrong(error),
+            _ => Self::failed(error),
+        }
     }
 }
 

@@ -145,7 +145,7 @@ fn a_folder_with_other_files_is_not_taken() {
     let out = TempDir::new().unwrap();
     std::fs::write(out.path().join("thesis.txt"), "years of work").unwrap();
     for resume in [&[][..], &["--resume"]] {
-        end(run_tiny(out.path()).args(resume)).expect(1).one_error().says(&["is not empty"]);
+        end(run_tiny(out.path()).args(resume)).expect(2).one_error().says(&["is not empty"]);
         assert_eq!(files(out.path()).len(), 1);
     }
 }

@@ -2,8 +2,8 @@
 //! made from contract, tag and evidence by templates. No model is asked.
 
 use crate::contract::{ClauseKind, Contract, Literal};
-use crate::learn_contracts::{self, passes_one, share};
-use crate::maintain_bank::Entry;
+use crate::learn_contracts::{passes_one, share};
+use crate::maintain_bank::{Config, Entry};
 use crate::maintain_bank::cluster::LiteralCounts;
 use crate::maintain_bank::evidence::Record;
 use cosplay_datasets::tables::Skill;
@@ -20,8 +20,6 @@ const MOST: usize = 4;
 const ABORT_LIFT: f64 = 0.3;
 /// Failed instances before anything is read out of them.
 const ABORT_INSTANCES: u32 = 3;
-/// Predicates that mean trouble in some game, for skills that have not failed often enough to tell.
-const DANGERS: [&str; 4] = ["board_full", "dead", "stuck", "game_over"];
 
 /// How common things are among all segments.
 pub struct Base {
@@ -85,7 +83,7 @@ pub fn describe(
     tag: Option<Tag>,
     records: &[&Record],
     base: &Base,
-    config: &learn_contracts::Config,
+    config: &Config,
     info: &EnvInfo,
 ) {
     row.tag = tag.map_or(String::new(), |tag| tag.as_str().to_owned());
@@ -101,7 +99,7 @@ pub fn describe(
 }
 
 /// As [`describe`], for a skill that is already there.
-pub fn describe_entry(entry: &mut Entry, records: &[&Record], base: &Base, config: &learn_contracts::Config, info: &EnvInfo) {
+pub fn describe_entry(entry: &mut Entry, records: &[&Record], base: &Base, config: &Config, info: &EnvInfo) {
     let tag = crate::maintain_bank::cluster::commonest_tag(records).or_else(|| Tag::parse(&entry.row.tag));
     describe(&mut entry.row, &entry.contract, tag, records, base, config, info);
 }
@@ -214,14 +212,14 @@ fn abort(
     contract: &Contract,
     records: &[&Record],
     preconditions: &[usize],
-    config: &learn_contracts::Config,
+    config: &Config,
     info: &EnvInfo,
 ) -> Vec<String> {
     let mut found = failure_marks(contract, records, config);
     let literal = |kind, predicate: usize| Literal { kind, predicate: predicate as u8 };
     if found.is_empty() {
-        let dangers = DANGERS.iter().filter_map(|danger| info.predicate_index(danger));
-        found.extend(dangers.map(|index| literal(ClauseKind::Add, index)).filter(|danger| !contract.contains(*danger)).take(1));
+        let dangers = config.dangers(info).minus(contract.adds);
+        found.extend(dangers.iter().take(1).map(|danger| literal(ClauseKind::Add, danger)));
     }
     if found.is_empty() {
         let lost = preconditions.iter().map(|&predicate| literal(ClauseKind::Delete, predicate));
@@ -230,9 +228,9 @@ fn abort(
     found.into_iter().map(|literal| literal.spell(info)).collect()
 }
 
-fn failure_marks(contract: &Contract, records: &[&Record], config: &learn_contracts::Config) -> Vec<Literal> {
+fn failure_marks(contract: &Contract, records: &[&Record], config: &Config) -> Vec<Literal> {
     let (passed, failed): (Vec<&Record>, Vec<&Record>) =
-        records.iter().copied().partition(|record| passes_one(&record.effect, contract, config));
+        records.iter().copied().partition(|record| passes_one(&record.effect, contract, &config.contract));
     let (failures, failure_ends) = count(failed.iter().map(|record| record.effect.end));
     let (successes, success_ends) = count(passed.iter().map(|record| record.effect.end));
     if failures < ABORT_INSTANCES {

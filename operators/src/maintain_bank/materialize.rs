@@ -1,6 +1,6 @@
 //! Materialize: segments that no skill explains (NEW) and that do the same thing become a skill.
 
-use crate::learn_contracts::{self, Instance, Learned, learn_contract};
+use crate::learn_contracts::{self, Instance, Learned, learn_contract, passes_one, share};
 use crate::maintain_bank::cluster::{Cluster, clusters};
 use crate::maintain_bank::describe::{describe, name};
 use crate::maintain_bank::evidence::Record;
@@ -69,7 +69,7 @@ fn judge(work: &Work<'_>, candidate: &Candidate, made: u32) -> (Verdict, String)
         learned.contract.spell(work.info).join(", "),
         learned.explain(&config.contract)
     );
-    if let Some(fault) = fault(work, learned, &[]) {
+    if let Some(fault) = fault(work, candidate, &[]) {
         return (Verdict::Rejected, format!("{figures}{fault}"));
     }
     if *episodes < config.min_episodes as usize {
@@ -84,18 +84,37 @@ fn judge(work: &Work<'_>, candidate: &Candidate, made: u32) -> (Verdict, String)
     (Verdict::Accepted, figures)
 }
 
-/// What speaks against a contract as one of a new skill, beside the active skills other than `except`; empty text if the verdict on the
-/// contract itself says it.
-pub(crate) fn fault(work: &Work<'_>, learned: &Learned, except: &[SkillId]) -> Option<String> {
-    if learned.verdict(&work.config.contract) != learn_contracts::Verdict::Accepted {
+/// What speaks against a candidate as a new skill beside the active ones other than `except`; empty text if the verdict on its contract
+/// says it already.
+pub(crate) fn fault(work: &Work<'_>, candidate: &Candidate, except: &[SkillId]) -> Option<String> {
+    let (config, learned) = (work.config, &candidate.learned);
+    if learned.verdict(&config.contract) != learn_contracts::Verdict::Accepted {
         return Some(String::new());
+    }
+    let dangers = learned.contract.adds.intersection(config.dangers(work.info));
+    if !dangers.is_empty() {
+        return Some(format!("; {} is to be avoided, not promised", work.info.names(dangers).join(", ")));
     }
     let (nearest, similarity) = work.nearest(&learned.contract, except)?;
     let distance = 1.0 - similarity;
-    (distance < work.config.min_distance).then(|| {
-        let limit = work.config.min_distance;
-        format!("; its distance {distance:.2} to skill {nearest} is below {limit:.2}")
-    })
+    if distance < config.min_distance {
+        return Some(format!("; its distance {distance:.2} to skill {nearest} is below {:.2}", config.min_distance));
+    }
+    let explains = |skill: &SkillId| !except.contains(skill) && explains(work, *skill, candidate);
+    let other = work.active().into_iter().find(explains)?;
+    Some(format!("; skill {other} promises all of it, and its contract holds on these segments too"))
+}
+
+/// Whether a skill promises all that the candidate does, and its contract passes on the candidate's segments. Where some of what it promises
+/// was already so, fewer effects occur, and a part of a known contract looks like a new one.
+fn explains(work: &Work<'_>, skill: SkillId, candidate: &Candidate) -> bool {
+    let Some(entry) = work.skills.get(&skill).filter(|entry| candidate.learned.contract.minus(&entry.contract).is_empty()) else {
+        return false;
+    };
+    let rules = &work.config.contract;
+    let records = work.evidence.select(&candidate.segments);
+    let passed = records.iter().filter(|record| passes_one(&record.effect, &entry.contract, rules)).count();
+    share(passed as u32, records.len() as u32) >= rules.pass_rate
 }
 
 /// Puts a new skill into the bank and relabels its segments.
@@ -115,7 +134,7 @@ pub(crate) fn found_skill(work: &mut Work<'_>, candidate: &Candidate, parents: &
         ..Skill::default()
     };
     let records = work.evidence.select(&candidate.segments);
-    describe(&mut row, &contract, candidate.tag, &records, &work.base, &work.config.contract, work.info);
+    describe(&mut row, &contract, candidate.tag, &records, &work.base, work.config, work.info);
     work.skills.insert(skill, Entry { row, contract });
     work.relabel(&candidate.segments, Some(skill), kind);
     skill

@@ -64,7 +64,8 @@ fn contract_of_both(work: &Work<'_>, stays: SkillId, records: &[&Record]) -> Opt
     let rules = &work.config.contract;
     let all = instances(records);
     let learned = learn_contract(&all, rules);
-    if learned.verdict(rules) == learn_contracts::Verdict::Accepted {
+    let dangerous = !learned.contract.adds.intersection(work.config.dangers(work.info)).is_empty();
+    if learned.verdict(rules) == learn_contracts::Verdict::Accepted && !dangerous {
         return Some((learned.contract, learned.pass_rate()));
     }
     let own = work.skills.get(&stays)?.contract;

@@ -22,7 +22,7 @@ use crate::operator::{Inputs, NodeContext, Operator, OperatorError, Outputs, Por
 use crate::registry::{ConfigProblem, OperatorInfo, configuration, resolve};
 use cosplay_datasets::tables::{BankEvent, Clause, Relabel, Segment, Skill};
 use cosplay_datasets::{SegmentId, SkillId, TableName};
-use cosplay_envs::EnvInfo;
+use cosplay_envs::{EnvInfo, PredicateSet};
 use describe::Base;
 use evidence::{Evidence, Record};
 use schemars::JsonSchema;
@@ -66,6 +66,9 @@ pub struct Config {
     /// Jaccard distance that a new contract must keep from every active skill's (published code: 0.25).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_distance: f64,
+    /// Predicates that are dangers, not goals: a contract that makes one of them true is no skill. Names that the environment does not
+    /// have are ignored.
+    pub avoid: Vec<String>,
     /// Clusters of NEW segments with one tag are joined if their shared effects are at least this similar (Jaccard).
     #[schemars(range(min = 0.01, max = 1.0))]
     pub cluster_similarity: f64,
@@ -108,6 +111,7 @@ impl Default for Config {
             min_segments: 12,
             min_episodes: 4,
             min_distance: 0.25,
+            avoid: ["board_full", "dead", "stuck", "game_over"].map(str::to_owned).to_vec(),
             cluster_similarity: 0.6,
             merge_similarity: 0.85,
             weaken_below: 0.6,
@@ -119,6 +123,13 @@ impl Default for Config {
             floor_holdout: 10,
             max_rejected: 8,
         }
+    }
+}
+
+impl Config {
+    /// The predicates of [`Config::avoid`] that the environment has.
+    pub fn dangers(&self, info: &EnvInfo) -> PredicateSet {
+        info.set(self.avoid.iter().map(String::as_str)).0
     }
 }
 

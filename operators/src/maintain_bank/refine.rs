@@ -40,6 +40,12 @@ fn follow(work: &mut Work<'_>, skill: SkillId, contract: Contract, rows: &[&Clau
     let pass_rate = rows.first().map_or(0.0, |row| row.pass_rate);
     let reason = format!("the learnt contract {}; {pass_rate:.2} of the held-out instances pass", words.join(", "));
     let evidence = supporting(rows);
+    let dangers = contract.adds.intersection(work.config.dangers(work.info));
+    if !dangers.is_empty() {
+        let reason = format!("{reason}; {} is to be avoided, not promised", work.info.names(dangers).join(", "));
+        work.note(KIND, vec![skill], reason, &evidence, Verdict::Rejected);
+        return;
+    }
     adopt(work, skill, contract);
     work.note(KIND, vec![skill], reason, &evidence, Verdict::Accepted);
 }
@@ -64,7 +70,7 @@ pub(crate) fn adopt(work: &mut Work<'_>, skill: SkillId, contract: Contract) {
     entry.contract = contract;
     entry.row.version += 1;
     entry.row.updated = work.step as u32;
-    describe_entry(entry, &records, &work.base, &work.config.contract, work.info);
+    describe_entry(entry, &records, &work.base, work.config, work.info);
 }
 
 /// Drops the weak clauses of a contract that fails, if what is left passes.

@@ -85,8 +85,12 @@ fn judge(work: &Work<'_>, proposal: &Proposal) -> (Verdict, String) {
         let learned = &child.learned;
         let words = learned.contract.spell(work.info).join(", ");
         reason += &format!("; {} segments share {{{words}}}: {}", child.segments.len(), learned.explain(&config.contract));
-        if let Some(fault) = fault(work, learned, &[proposal.parent]) {
+        if let Some(fault) = fault(work, child, &[proposal.parent]) {
             reason += &fault;
+            passed = false;
+        }
+        if work.skills.get(&proposal.parent).is_some_and(|parent| learned.contract.minus(&parent.contract).is_empty()) {
+            reason += "; it promises nothing that the whole does not";
             passed = false;
         }
         if learned.pass_rate() < config.split_pass_rate {

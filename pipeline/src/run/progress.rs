@@ -127,7 +127,8 @@ impl Display {
     pub fn finish(&self) {
         if let Some(bars) = &self.bars {
             bars.work.finish_and_clear();
-            bars.steps.finish();
+            // Stays where it is: an interrupted run is not at its end.
+            bars.steps.abandon();
         }
     }
 }
@@ -144,7 +145,8 @@ impl Progress for Display {
             done
         };
         if let Some(bars) = &self.bars {
-            bars.work.set_message(format!("{node}: {done}/{total}"));
+            let rate = self.tokens.load(Ordering::Relaxed) as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
+            bars.work.set_message(format!("{node}: {done}/{total} · {} tokens/s", thousands(rate)));
             bars.work.tick();
         }
     }

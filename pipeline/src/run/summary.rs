@@ -67,13 +67,12 @@ fn baselines(text: &mut String, spec: &Resolved) -> Result<(), Ending> {
     };
     let info = play::environment(&context)?.info().clone();
     let plans = play::plan_episodes(&context, 0, Split::Validation, BASELINE_EPISODES, 1);
-    let mut parts = Vec::new();
+    let _ = writeln!(text, "\nscripted baselines ({BASELINE_EPISODES} episodes each)");
     for policy in &info.baselines {
         let played = scripted_episodes(&context, policy.name, 0.0, &plans)?;
         let values: Vec<f64> = played.episodes.iter().map(|row| row.ret).collect();
-        parts.push(format!("{} {}", policy.name, Interval::of(&values)));
+        let _ = writeln!(text, "  {:<22}{}", policy.name, Interval::of(&values));
     }
-    let _ = writeln!(text, "\nbaselines ({BASELINE_EPISODES} episodes each): {}", parts.join(", "));
     Ok(())
 }
 

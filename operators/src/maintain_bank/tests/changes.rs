@@ -66,6 +66,34 @@ fn a_new_contract_keeps_its_distance_to_those_in_the_bank() {
 }
 
 #[test]
+fn a_part_of_what_a_skill_promises_is_no_new_skill_where_the_rest_was_so_already() {
+    // The skill makes a to d false. Where two of them were false before, only two effects occur, and the contract holds all the same.
+    let mut bank = Bank::new(Config::default());
+    bank.plant(0, "-a -b -c -d");
+    let made = bank.step(segments(0, 20, 0, "-a -b"));
+    assert!(bank.skills.len() == 1 && events(&made, "materialize", "rejected")[0].reason.contains("skill 0 promises all of it"));
+    // Where they stay true, it is another skill.
+    bank.step(segments(20, 20, 0, "c d | -a -b"));
+    assert_eq!(bank.skills.len(), 2);
+}
+
+#[test]
+fn a_danger_is_never_promised() {
+    let config = || Config { avoid: vec!["k".into(), "no_such_predicate".into()], ..Config::default() };
+    let mut bank = Bank::new(config());
+    let made = bank.step(segments(0, 20, 0, "+k +a"));
+    assert!(bank.skills.is_empty());
+    assert!(events(&made, "materialize", "rejected")[0].reason.contains("k is to be avoided"), "{:?}", made.events);
+    let mut bank = Bank::new(config());
+    bank.plant(0, "+a");
+    let made = bank.step(of_skill(0, segments(0, 20, 0, "+k +a")));
+    assert_eq!((bank.promise(0), events(&made, "refine", "rejected").len()), (contract("+a"), 1));
+    // It is what tells when to give up.
+    bank.step(segments(20, 20, 1, "+b"));
+    assert_eq!(bank.skill(1).abort, ["+k"]);
+}
+
+#[test]
 fn limits_defer_and_the_next_step_takes_it_up() {
     let all = || [segments(0, 20, 0, "+a"), segments(0, 20, 1, "+b"), segments(0, 20, 2, "+c")].concat();
     let mut bank = Bank::new(Config { max_new: 2, ..Config::default() });
@@ -207,6 +235,16 @@ fn a_split_is_accepted_only_if_every_child_passes() {
     assert!(rejected[0].reason.contains("a child must pass on 0.90"), "{}", rejected[0].reason);
     assert_eq!((bank.skills.len(), &bank.skills[0].state), (before.len(), &before[0].state));
     assert!(made.relabels.is_empty());
+}
+
+#[test]
+fn parts_that_promise_less_than_the_whole_are_not_split_off() {
+    let mut bank = Bank::new(Config::default());
+    bank.plant(0, "event.x -a -b -c");
+    bank.next = 1;
+    let made = bank.step(of_skill(0, [segments(0, 30, 0, "event.x -a -b -c"), segments(0, 20, 1, "event.x -a")].concat()));
+    let rejected = events(&made, "split", "rejected");
+    assert!(rejected.len() == 1 && rejected[0].reason.contains("nothing that the whole does not"), "{:?}", made.events);
 }
 
 #[test]
