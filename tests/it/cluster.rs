@@ -1,6 +1,7 @@
 //! Several processes: each ends with one clear error when another is lost, or does not fit.
 
 use crate::program::{Ended, Running, as_process, assert_same_bytes, committed, cosplay, end, fixture, hosts, run, run_tiny, shipped, tiny};
+use cosplay_datasets::RunDir;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -151,4 +152,27 @@ fn a_process_that_waits_for_others_ends_on_ctrl_c() {
     sleep(Duration::from_millis(700));
     waiting.interrupt();
     waiting.end_within(Duration::from_secs(3)).expect(130);
+}
+
+#[test]
+fn ctrl_c_in_one_process_ends_all() {
+    for interrupted in [0, 1] {
+        let folder = TempDir::new().unwrap();
+        let hosts = hosts(folder.path(), 2);
+        let out = folder.path().join("run");
+        let mut processes: Vec<Running> = (0..2)
+            .map(|process| {
+                let mut command = cosplay();
+                command.arg("run").arg(fixture("tiny.yaml")).arg("--out").arg(&out);
+                Running::start(&mut as_process(command, &hosts, process))
+            })
+            .collect();
+        assert!(processes[0].wait_for_line("step 1/5"));
+        processes[interrupted].interrupt();
+        let interrupted = processes.remove(interrupted).end_within(NOTICE).expect(130);
+        interrupted.says(&["interrupted", "--resume"]);
+        processes.remove(0).end_within(NOTICE).expect(1).one_error().says(&["another process of this run is gone"]);
+        assert!((1..5).contains(&committed(&out)));
+        RunDir::open(&out).unwrap().verify().unwrap();
+    }
 }

@@ -71,8 +71,16 @@ fn stored_rows_twice() {
 
 #[test]
 fn a_stored_predicate_that_the_environment_does_not_know() {
-    let rename = |file: &Path| rewrite(file, |rows| rows[5].predicates.push("has_wings".into()));
-    fails_in_step_2(rename, &["has_wings", "node `"]);
+    // It comes true in the middle of every episode, so that it gets into the effects of segments.
+    let grow_wings = |file: &Path| {
+        rewrite(file, |rows| {
+            for row in rows {
+                row.predicates.extend((row.t >= 30).then(|| "has_wings".to_owned()));
+                row.next_predicates.extend((row.t >= 29).then(|| "has_wings".to_owned()));
+            }
+        });
+    };
+    fails_in_step_2(grow_wings, &["node `contracts`", "no predicate `has_wings`"]);
 }
 
 #[test]

@@ -282,7 +282,7 @@ fn figures_of_a_skill_are_those_of_the_tables() {
     let metrics = dir().read_all::<Metric>().unwrap();
     for step in 0..STEPS {
         let active = bank(step).values().filter(|skill| skill.state == "active").count();
-        let told = metrics.iter().find(|(at, row)| *at == step && row.node == "bank" && row.name == "skills.active").unwrap();
+        let told = metrics.iter().find(|(at, row)| *at == step && row.node == "bank" && row.name == "skills_active").unwrap();
         assert_eq!(told.1.value, active as f64);
         assert!(metrics.iter().all(|(_, row)| row.value.is_finite()));
     }

@@ -286,7 +286,11 @@ fn a_run_says_where_it_stands_on_stderr_alone() {
     let out = folder.path().join("run");
     let ended = end(cosplay().arg("run").arg(fixture("swift.yaml")).arg("--out").arg(&out)).expect(0);
     assert_eq!(ended.stdout, "");
-    ended.says(&["step 1/3", "step 3/3", "baselines", "accepted proposals", "cosplay eval", "cosplay bank"]);
+    let last = ended.stderr.lines().find(|line| line.starts_with("step 3/3")).expect("a line a step");
+    for figure in ["return ", "KL ", "entropy ", " skills · ", "skills used ", " tokens/s", " left"] {
+        assert!(last.contains(figure), "`{figure}` is not in {last}");
+    }
+    ended.says(&["step 1/3", "baselines", "accepted proposals", "cosplay eval", "cosplay bank"]);
 }
 
 #[test]

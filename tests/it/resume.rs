@@ -245,3 +245,20 @@ fn ctrl_c_twice_ends_at_once() {
     ended.expect(130);
     assert_eq!(committed(&out), 0);
 }
+
+#[test]
+fn ctrl_c_at_any_moment_ends_all_workers() {
+    let mut random = ChaCha8Rng::seed_from_u64(12);
+    for moment in 0..12 {
+        let folder = TempDir::new().unwrap();
+        let out = folder.path().join("run");
+        // Steps of a few milliseconds: the interruption comes between the workers' looks at it as often as can be.
+        let mut command = run(&fixture("swift.yaml"), &out);
+        command.args(["--workers", "3", "--set", "steps=60", "--set", "graph.rollouts.episodes_per_start=1", "--set", "env.max_steps=4"]);
+        let running = Running::start(&mut command);
+        sleep(Duration::from_secs_f64(0.2 + random.random_range(0.0..0.6)));
+        running.interrupt();
+        let ended = running.end_within(Duration::from_secs(10));
+        assert!(matches!(ended.code, Some(0 | 130)), "moment {moment}: {ended:?}");
+    }
+}

@@ -120,12 +120,49 @@ impl ContainerBytes for Batch {
 fn decode(bytes: &[u8]) -> Option<Batch> {
     let length = u64::from_le_bytes(bytes.get(..8)?.try_into().ok()?) as usize;
     let target = u64::from_le_bytes(bytes.get(8..16)?.try_into().ok()?);
-    let body = bytes.get(16..8 + length)?;
+    let body = bytes.get(16..length.checked_add(8)?)?;
     let name_length = u64::from_le_bytes(body.get(..8)?.try_into().ok()?) as usize;
-    let name = std::str::from_utf8(body.get(8..8 + name_length)?).ok()?;
+    let name = std::str::from_utf8(body.get(8..name_length.checked_add(8)?)?).ok()?;
     let table = name.parse::<TableName>().ok()?;
     let mut reader = StreamReader::try_new(std::io::Cursor::new(body.get(8 + name_length..)?), None).ok()?;
     let mut batch = Batch::new(table, reader.next()?.ok()?);
     batch.target = target;
     Some(batch)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use cosplay_datasets::Metric;
+    use timely::bytes::arc::BytesMut;
+
+    fn travel(batch: &Batch) -> Batch {
+        let mut bytes = Vec::new();
+        batch.into_bytes(&mut bytes);
+        assert_eq!(bytes.len(), batch.length_in_bytes());
+        Batch::from_bytes(BytesMut::from(bytes).freeze())
+    }
+
+    #[test]
+    fn rows_survive_the_way_between_processes() {
+        let rows: Vec<Metric> =
+            (0..100).map(|index| Metric { node: "n·ö".into(), name: format!("m{index}"), value: f64::from(index) / 7.0 }).collect();
+        let there = travel(&Batch::from_rows(&rows).unwrap().addressed(3));
+        assert_eq!((there.rows::<Metric>().unwrap(), there.target), (rows, 3));
+    }
+
+    #[test]
+    fn a_tick_has_no_rows_and_arrives_all_the_same() {
+        let there = travel(&Batch::tick());
+        assert_eq!((there.record_count(), there.record_batch().unwrap().num_rows()), (1, 0));
+    }
+
+    #[test]
+    fn bytes_that_are_no_batch_are_void() {
+        for length in 0..64usize {
+            let there = Batch::from_bytes(BytesMut::from(vec![0xabu8; length]).freeze());
+            assert_eq!(there.record_count(), 0, "{length}");
+        }
+    }
 }

@@ -179,3 +179,91 @@ fn report(node: &str, adapter: &str, rate: f64, totals: &Totals, outputs: &mut O
         outputs.metric(node, format!("{adapter}.{name}"), value);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::operator::Silent;
+    use crate::prompts::PromptBook;
+    use crate::settings::{ChoiceForm, EnvSettings, ModelSettings, RunSettings};
+    use cosplay_models::Adapter;
+    use std::sync::Arc;
+
+    fn context() -> NodeContext {
+        NodeContext {
+            node: "update".into(),
+            ordinal: 0,
+            settings: Arc::new(RunSettings {
+                name: "test".into(),
+                seed: 1,
+                steps: 4,
+                env: EnvSettings { game: "2048".into(), max_steps: None },
+                model: ModelSettings::default(),
+            }),
+            worker: 0,
+            workers: 1,
+            threads: 1,
+            progress: Arc::new(Silent),
+            stop: Arc::default(),
+        }
+    }
+
+    fn policy(context: &NodeContext, book: &PromptBook) -> Policy {
+        let model = Model::init(crate::policy::model_config(context, book).unwrap(), 1).unwrap();
+        let adapter = Adapter::init(model.config(), 16, 32.0, 2).unwrap();
+        let model = model.with_adapter("action", adapter).unwrap();
+        let state = Trainable::new(&model, Target::Adapter("action".into())).unwrap().export();
+        Policy { model, version: 0, adapters: BTreeMap::from([("action".to_owned(), state)]) }
+    }
+
+    fn lessons(book: &PromptBook, advantage: impl Fn(usize) -> f64) -> Vec<Lesson> {
+        let vocabulary = book.vocabulary().len() as u32;
+        (0..24)
+            .map(|index| {
+                let ids: Vec<u32> = (0..15).map(|place| (index * 31 + place * 7) % vocabulary).collect();
+                let prompt = Prompt { form: "per_option", ids, lengths: vec![5, 5, 5], answers: vec![3] };
+                let advantage = advantage(index as usize);
+                let episode = EpisodeId(100 + u64::from(index));
+                Lesson { episode, t: index, prompt, chosen: index as usize % 3, behaviour: (1.0f64 / 3.0).ln(), temperature: 1.0, advantage }
+            })
+            .collect()
+    }
+
+    fn train(advantage: impl Fn(usize) -> f64) -> (Vec<PolicyTensor>, Vec<PolicyTensor>, Result<(), OperatorError>) {
+        let context = context();
+        let info = crate::play::environment(&context).unwrap().info().clone();
+        let book = PromptBook::new(&info, ChoiceForm::PerOption).unwrap();
+        let mut policy = policy(&context, &book);
+        let before = crate::policy::rows(1, "adapter.action", policy.adapters["action"].clone());
+        let mut outputs = Outputs::default();
+        let config = Config { minibatch: 8, ..Config::default() };
+        let result = update_adapter(&context, &config, 0, &mut policy, "action", &lessons(&book, advantage), &mut outputs);
+        let batches = outputs.into_batches().unwrap();
+        let after = batches.iter().find(|(table, _)| table.as_str() == "policies");
+        let after = after.map(|(_, rows)| cosplay_datasets::Table::from_batch(rows).unwrap()).unwrap_or_default();
+        (before, after, result)
+    }
+
+    #[test]
+    fn zero_advantages_leave_the_weights_bit_identical() {
+        let (before, after, result) = train(|_| 0.0);
+        result.unwrap();
+        assert_eq!(before, after);
+    }
+
+    #[test]
+    fn advantages_move_the_weights() {
+        let (before, after, result) = train(|index| if index % 2 == 0 { 1.0 } else { -1.0 });
+        result.unwrap();
+        assert!(before.iter().zip(&after).any(|(before, after)| before.weights != after.weights));
+        assert!(after.iter().all(|row| row.updates == 3), "three minibatches of eight");
+    }
+
+    #[test]
+    fn a_number_that_is_not_finite_names_its_samples() {
+        let (_, _, result) = train(|index| if index == 5 { f64::NAN } else { 1.0 });
+        let message = result.unwrap_err().to_string();
+        assert!(message.contains("episode 105") && message.contains("[5]") && !message.contains("episode 104"), "{message}");
+    }
+}

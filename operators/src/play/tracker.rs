@@ -151,3 +151,74 @@ impl Tracker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(bits: &[usize]) -> PredicateSet {
+        let mut set = PredicateSet::EMPTY;
+        bits.iter().for_each(|&bit| set.insert(bit));
+        set
+    }
+
+    fn skill() -> AgentSkill {
+        AgentSkill {
+            skill: SkillId(7),
+            name: "test".into(),
+            tag: Some(Tag::Merge),
+            contract: Contract { adds: set(&[1]), deletes: set(&[2]), events: set(&[9]) },
+            abort_true: set(&[3]),
+            abort_false: set(&[4]),
+            max_duration: 6,
+        }
+    }
+
+    /// Plays steps (predicates after it, events, reward, tag of the next view) and returns the last reason.
+    fn reason(steps: &[(PredicateSet, PredicateSet, f64, Tag)]) -> SwitchReason {
+        let skills = [skill()];
+        let mut tracker = Tracker::default();
+        assert_eq!(tracker.reason(&skills, Tag::Merge), SwitchReason::Unavailable);
+        tracker.choose(Some(0), set(&[2, 4]), Tag::Setup);
+        let mut last = SwitchReason::Keep;
+        for (predicates, events, reward, tag) in steps {
+            tracker.observe(*predicates, *events, *reward);
+            last = tracker.reason(&skills, *tag);
+        }
+        last
+    }
+
+    #[test]
+    fn every_reason_of_the_rule() {
+        let (start, none) = (set(&[2, 4]), PredicateSet::EMPTY);
+        let calm = (start, none, 1.0, Tag::Merge);
+        assert_eq!(reason(&[calm; 5]), SwitchReason::Keep);
+        assert_eq!(reason(&[calm; 6]), SwitchReason::Exhausted);
+        assert_eq!(reason(&[(start, none, 0.0, Tag::Merge); 3]), SwitchReason::Keep);
+        assert_eq!(reason(&[(start, none, 0.0, Tag::Merge); 4]), SwitchReason::Ineffective);
+        assert_eq!(reason(&[(set(&[2, 3, 4]), none, 1.0, Tag::Merge)]), SwitchReason::Aborted);
+        assert_eq!(reason(&[(set(&[2]), none, 1.0, Tag::Merge)]), SwitchReason::Aborted);
+        let shifted = (start, none, 1.0, Tag::Survive);
+        assert_eq!(reason(&[shifted]), SwitchReason::Keep);
+        assert_eq!(reason(&[shifted, shifted]), SwitchReason::IntentionShift);
+        assert_eq!(reason(&[shifted, calm, shifted]), SwitchReason::Keep);
+        assert_eq!(reason(&[(set(&[1, 4]), none, 1.0, Tag::Merge)]), SwitchReason::Keep, "the event is missing");
+        assert_eq!(reason(&[(start, set(&[9]), 1.0, Tag::Merge), (set(&[1, 4]), none, 1.0, Tag::Merge)]), SwitchReason::Succeeded);
+        assert_eq!(Tracker::default().reason(&[], Tag::Merge), SwitchReason::NoBank);
+    }
+
+    // In the published code choosing the same skill again left its counters, so that it was chosen anew in every step from then on.
+    #[test]
+    fn choosing_the_same_skill_again_starts_its_counters_anew() {
+        let skills = [skill()];
+        let mut tracker = Tracker::default();
+        tracker.choose(Some(0), PredicateSet::EMPTY, Tag::Merge);
+        for _ in 0..6 {
+            tracker.observe(PredicateSet::EMPTY, PredicateSet::EMPTY, 1.0);
+        }
+        assert_eq!(tracker.reason(&skills, Tag::Merge), SwitchReason::Exhausted);
+        tracker.choose(Some(0), PredicateSet::EMPTY, Tag::Merge);
+        tracker.observe(PredicateSet::EMPTY, PredicateSet::EMPTY, 1.0);
+        assert_eq!(tracker.reason(&skills, Tag::Merge), SwitchReason::Keep);
+    }
+}

@@ -106,3 +106,70 @@ fn follow(seen: &mut Contract, now: &Contract, contract: &Contract, constants: &
     let complete = if seen.len() == contract.len() { constants.complete } else { 0.0 };
     new as f64 * constants.clause + complete
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info() -> EnvInfo {
+        cosplay_envs::environments().remove(0)
+    }
+
+    fn step(t: u32, skill: Option<u32>, reason: &str, before: &[&str], after: &[&str], events: &[&str]) -> Experience {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        Experience {
+            t,
+            reward: 4.0,
+            skill: skill.map(SkillId),
+            switch_reason: reason.into(),
+            predicates: names(before),
+            next_predicates: names(after),
+            events: names(events),
+            ..Experience::default()
+        }
+    }
+
+    fn contracts() -> BTreeMap<SkillId, Contract> {
+        let set = |names: &[&str]| info().set(names.iter().copied()).0;
+        let contract = Contract { adds: set(&["max_ge_64"]), deletes: set(&["empty_ge_8"]), events: set(&["event.max_up"]) };
+        BTreeMap::from([(SkillId(1), contract), (SkillId(2), Contract::default())])
+    }
+
+    fn near(left: f64, right: f64) -> bool {
+        (left - right).abs() < 1e-12
+    }
+
+    #[test]
+    fn clauses_pay_once_and_the_whole_contract_pays_once() {
+        let before = &["empty_ge_8"][..];
+        let steps = [
+            step(0, Some(1), "unavailable", before, before, &[]),
+            step(1, Some(1), "keep", before, &["max_ge_64"], &[]),
+            step(2, Some(1), "keep", &["max_ge_64"], &["max_ge_64"], &["event.max_up"]),
+            step(3, Some(1), "keep", &["max_ge_64"], &["max_ge_64"], &["event.max_up"]),
+        ];
+        let terms = action_rewards(&steps, &contracts(), &info(), &ActionReward::default());
+        let follow: Vec<f64> = terms.iter().map(|terms| terms.follow).collect();
+        for (value, expected) in follow.iter().zip([-0.01, 0.1, 0.25, 0.0]) {
+            assert!(near(*value, expected), "{follow:?}");
+        }
+        assert!(terms.iter().all(|terms| near(terms.total, terms.env + 0.1 * terms.follow + terms.cost)));
+    }
+
+    #[test]
+    fn asking_costs_and_switching_costs_more() {
+        let steps = [
+            step(0, Some(1), "unavailable", &[], &[], &[]),
+            step(1, Some(1), "keep", &[], &[], &[]),
+            step(2, Some(1), "exhausted", &[], &[], &[]),
+            step(3, Some(2), "exhausted", &[], &[], &[]),
+            step(4, None, "no_bank", &[], &[], &[]),
+        ];
+        let terms = action_rewards(&steps, &contracts(), &info(), &ActionReward::default());
+        let cost: Vec<f64> = terms.iter().map(|terms| terms.cost).collect();
+        for (value, expected) in cost.iter().zip([-0.05, 0.0, -0.05, -0.15, 0.0]) {
+            assert!(near(*value, expected), "{cost:?}");
+        }
+        assert!(near(terms[3].follow, 0.0), "an empty contract cannot be followed");
+    }
+}

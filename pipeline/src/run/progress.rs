@@ -105,7 +105,7 @@ impl Display {
         if let Some(entropy) = value(update, "action.entropy") {
             parts.push(format!("entropy {entropy:.2}"));
         }
-        if let Some(skills) = value(&self.watched.bank, "skills.active") {
+        if let Some(skills) = value(&self.watched.bank, "skills_active") {
             parts.push(format!("{skills:.0} skills"));
         }
         if let Some(rate) = value(update, "skill.use_rate") {
