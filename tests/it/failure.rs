@@ -1,6 +1,8 @@
 //! A step that fails ends the run with one error that names node, step and cause, and leaves the last complete step.
 
-use crate::program::{Running, as_process, assert_same_bytes, committed, copy, copy_stopped_after, cosplay, end, fixture, hosts, run_tiny, tiny};
+use crate::program::{
+    Running, as_process, assert_same_bytes, committed, copy, copy_stopped_after, cosplay, end, fixture, hosts, run_tiny, tiny,
+};
 use cosplay_datasets::{Experience, RunDir, Table, TableName, parquet_io};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

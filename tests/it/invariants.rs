@@ -2,7 +2,8 @@
 
 use crate::program::{end, fixture, run, tiny};
 use cosplay_datasets::{
-    BankEvent, Clause, Decision, Episode, EpisodeId, Experience, Metric, PolicyTensor, Relabel, RunDir, Sample, Segment, SegmentId, Skill, SkillId,
+    BankEvent, Clause, Decision, Episode, EpisodeId, Experience, Metric, PolicyTensor, Relabel, RunDir, Sample, Segment, SegmentId, Skill,
+    SkillId,
 };
 use cosplay_envs::Split;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +43,8 @@ fn skills_that_are_used_were_offered() {
                 uses += 1;
             }
         }
-        for row in dir().read_step::<Decision>(step).unwrap().iter().filter(|row| row.task == "skill" && played.contains_key(&row.episode)) {
+        for row in dir().read_step::<Decision>(step).unwrap().iter().filter(|row| row.task == "skill" && played.contains_key(&row.episode))
+        {
             assert!(!offered.is_empty() && (row.chosen as usize) < row.choices.len());
         }
     }
@@ -193,7 +195,12 @@ fn relabelled_segments_follow_from_relabels_and_keep_all_else() {
         for row in rows {
             if row.relabelled {
                 let (before, relabel) = (&latest[&row.segment], &noted[&row.segment]);
-                assert_eq!((row.skill, row.previous, row.previous), (relabel.skill, relabel.previous, before.skill), "segment {}", row.segment);
+                assert_eq!(
+                    (row.skill, row.previous, row.previous),
+                    (relabel.skill, relabel.previous, before.skill),
+                    "segment {}",
+                    row.segment
+                );
                 assert_eq!((row.start, row.end, row.holdout), (before.start, before.end, before.holdout));
                 assert_eq!((&row.added, &row.deleted, &row.events), (&before.added, &before.deleted, &before.events));
                 relabelled += 1;

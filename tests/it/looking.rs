@@ -53,7 +53,9 @@ fn bank_shows_all_parts_of_a_skill_by_id_and_by_name() {
     for skill in skills() {
         let by_id = result(look(&["bank"], &[&skill.skill.to_string()]));
         assert_eq!(by_id, result(look(&["bank"], &[&skill.name])));
-        for part in [&skill.summary, &skill.name, &skill.state].into_iter().chain(&skill.preconditions).chain(&skill.plan).chain(&skill.success) {
+        for part in
+            [&skill.summary, &skill.name, &skill.state].into_iter().chain(&skill.preconditions).chain(&skill.plan).chain(&skill.success)
+        {
             assert!(by_id.contains(part.as_str()), "`{part}` is not in\n{by_id}");
         }
     }
@@ -208,12 +210,17 @@ fn eval_compares_with_everything_that_it_should() {
     }
     for decoding in ["T", "best T", "greedy"] {
         assert!(found.contains(&format!("untrained|-|{decoding}")), "{found:?}");
-        for (policy, bank) in ["cold start", "co-evolved"].into_iter().flat_map(|policy| ["none", "first", "final"].map(|bank| (policy, bank))) {
+        for (policy, bank) in
+            ["cold start", "co-evolved"].into_iter().flat_map(|policy| ["none", "first", "final"].map(|bank| (policy, bank)))
+        {
             assert!(found.contains(&format!("{policy}|{bank}|{decoding}")), "{policy} with bank {bank}, {decoding}: {found:?}");
         }
     }
     for row in rows {
-        assert!(row["mean"].as_f64().unwrap() > 0.0 && row["half_width"].as_f64().is_some() && row["against_cold_start"].is_array(), "{row}");
+        assert!(
+            row["mean"].as_f64().unwrap() > 0.0 && row["half_width"].as_f64().is_some() && row["against_cold_start"].is_array(),
+            "{row}"
+        );
     }
     let again = look(&["eval"], &["--episodes", "4", "--validation", "2", "--json"]).expect(0);
     assert_eq!(ended.stdout, again.stdout, "the same seeds give the same report");
@@ -230,7 +237,10 @@ fn exported_adapters_load_back_as_they_were_trained() {
     for name in ["action", "retrieval"] {
         let path = folder.path().join(name);
         let config: serde_json::Value = serde_json::from_slice(&std::fs::read(path.join("adapter_config.json")).unwrap()).unwrap();
-        assert_eq!((config["peft_type"].as_str(), config["r"].as_u64(), config["lora_alpha"].as_f64()), (Some("LORA"), Some(16), Some(32.0)));
+        assert_eq!(
+            (config["peft_type"].as_str(), config["r"].as_u64(), config["lora_alpha"].as_f64()),
+            (Some("LORA"), Some(16), Some(32.0))
+        );
         let adapter = Adapter::load(&path, base.config()).unwrap();
         let part = format!("adapter.{name}");
         let trained: BTreeMap<&str, &Vec<f32>> =

@@ -117,9 +117,10 @@ fn uninterrupted(name: &str) -> Uninterrupted {
 /// Removes what test programs left that ended long ago: nothing runs at the end of a test program.
 fn remove_old(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        let old = entry.metadata().and_then(|data| data.modified()).is_ok_and(|time| {
-            SystemTime::now().duration_since(time).is_ok_and(|age| age > Duration::from_secs(3600))
-        });
+        let old = entry
+            .metadata()
+            .and_then(|data| data.modified())
+            .is_ok_and(|time| SystemTime::now().duration_since(time).is_ok_and(|age| age > Duration::from_secs(3600)));
         if old && entry.file_name().to_string_lossy().starts_with("it-") {
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -182,6 +183,17 @@ pub(crate) fn copy_stopped_after(run: &Path, steps: usize) -> TempDir {
 /// Number of committed steps; none if there is no run yet.
 pub(crate) fn committed(run: &Path) -> usize {
     if RunDir::exists(run) { RunDir::open(run).unwrap().manifest().steps.len() } else { 0 }
+}
+
+/// Waits until a run directory is there: from then on its process answers signals, or very soon.
+#[track_caller]
+pub(crate) fn wait_for_run(run: &Path) {
+    let start = Instant::now();
+    while !RunDir::exists(run) {
+        assert!(start.elapsed() < Duration::from_secs(20), "no run directory");
+        sleep(Duration::from_millis(5));
+    }
+    sleep(Duration::from_millis(100));
 }
 
 /// A process that is ended with the test, should it still run.

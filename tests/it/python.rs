@@ -39,7 +39,9 @@ fn polars_reads_every_table_by_glob() {
     }
     let lines: Vec<String> = expected
         .iter()
-        .map(|(table, steps)| [table.clone()].into_iter().chain(steps.iter().map(|(step, rows)| format!("{step}:{rows}"))).collect::<Vec<_>>().join(" "))
+        .map(|(table, steps)| {
+            [table.clone()].into_iter().chain(steps.iter().map(|(step, rows)| format!("{step}:{rows}"))).collect::<Vec<_>>().join(" ")
+        })
         .collect();
     assert_eq!(String::from_utf8(output.stdout).unwrap().trim().lines().collect::<Vec<_>>(), lines);
 }

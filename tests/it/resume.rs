@@ -1,8 +1,8 @@
 //! Whatever stops a run, and whenever: `--resume` finishes it with the bytes of a run that was never stopped.
 
 use crate::program::{
-    Running, as_process, assert_same_bytes, assert_same_files, committed, copy, copy_stopped_after, end, files, fixture, hosts, run, run_tiny,
-    shipped, swift, tiny,
+    Running, as_process, assert_same_bytes, assert_same_files, committed, copy, copy_stopped_after, end, files, fixture, hosts, run,
+    run_tiny, shipped, swift, tiny, wait_for_run,
 };
 use cosplay_datasets::files::KILL_VARIABLE;
 use rand::RngExt;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// Step whose changes of the disk are all tried.
@@ -203,28 +203,31 @@ fn two_programs_do_not_write_one_run() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("run");
     let running = Running::start(&mut run(&shipped("2048.yaml"), &out));
-    let start = Instant::now();
-    while committed(&out) == 0 && !out.join("manifest.json").exists() {
-        assert!(start.elapsed() < Duration::from_secs(20), "no run directory");
-        sleep(Duration::from_millis(10));
-    }
+    wait_for_run(&out);
     end(run(&shipped("2048.yaml"), &out).arg("--resume")).expect(1).one_error().says(&["being written by another process"]);
     drop(running);
 }
 
 #[test]
 fn ctrl_c_ends_the_step_and_resume_goes_on() {
-    let folder = TempDir::new().unwrap();
-    let out = folder.path().join("run");
-    let mut command = crate::program::cosplay();
-    command.arg("run").arg(fixture("tiny.yaml")).arg("--out").arg(&out).args(["--workers", "2"]);
-    let mut running = Running::start(&mut command);
-    assert!(running.wait_for_line("step 1/5"));
-    running.interrupt();
-    running.end_within(Duration::from_secs(10)).expect(130).says(&["interrupted", "of 5 steps are complete", "--resume"]);
-    assert!((1..5).contains(&committed(&out)), "{} steps", committed(&out));
-    end(run_tiny(&out).arg("--resume")).expect(0);
-    assert_same_bytes(&tiny().path, &out, "interrupted");
+    // A machine under load may let a run of a second end before the signal comes.
+    for _ in 0..5 {
+        let folder = TempDir::new().unwrap();
+        let out = folder.path().join("run");
+        let mut command = crate::program::cosplay();
+        command.arg("run").arg(fixture("tiny.yaml")).arg("--out").arg(&out).args(["--workers", "2"]);
+        let mut running = Running::start(&mut command);
+        assert!(running.wait_for_line("step 1/5"));
+        running.interrupt();
+        let ended = running.end_within(Duration::from_secs(10));
+        if ended.code != Some(0) {
+            ended.expect(130).says(&["interrupted", "of 5 steps are complete", "--resume"]);
+            assert!((1..5).contains(&committed(&out)), "{} steps", committed(&out));
+            end(run_tiny(&out).arg("--resume")).expect(0);
+            return assert_same_bytes(&tiny().path, &out, "interrupted");
+        }
+    }
+    panic!("no run could be interrupted");
 }
 
 #[test]
@@ -235,7 +238,7 @@ fn ctrl_c_twice_ends_at_once() {
     let mut command = crate::program::cosplay();
     command.arg("run").arg(shipped("2048.yaml")).arg("--out").arg(&out).args(["--set", "graph.start.steps=100000"]);
     let mut running = Running::start(&mut command);
-    sleep(Duration::from_millis(800));
+    wait_for_run(&out);
     running.interrupt();
     assert!(running.wait_for_line("interrupted"), "the first Ctrl-C is not answered");
     sleep(Duration::from_millis(200));
@@ -256,7 +259,8 @@ fn ctrl_c_at_any_moment_ends_all_workers() {
         let mut command = run(&fixture("swift.yaml"), &out);
         command.args(["--workers", "3", "--set", "steps=60", "--set", "graph.rollouts.episodes_per_start=1", "--set", "env.max_steps=4"]);
         let running = Running::start(&mut command);
-        sleep(Duration::from_secs_f64(0.2 + random.random_range(0.0..0.6)));
+        wait_for_run(&out);
+        sleep(Duration::from_secs_f64(random.random_range(0.0..0.6)));
         running.interrupt();
         let ended = running.end_within(Duration::from_secs(10));
         assert!(matches!(ended.code, Some(0 | 130)), "moment {moment}: {ended:?}");

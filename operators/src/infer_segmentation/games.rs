@@ -9,7 +9,6 @@ use cosplay_datasets::{EpisodeId, SkillId};
 use cosplay_envs::{EnvInfo, EnvOptions, Player};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::time::Instant;
 
 fn env() -> EnvInfo {
     cosplay_envs::make(&EnvOptions { game: "2048".into(), max_steps: None }).unwrap().info().clone()
@@ -105,28 +104,4 @@ fn episodes_of_2048_fall_into_segments_of_eight_to_twenty_steps() {
     assert!((8.0..=20.0).contains(&mean_length(&fresh)), "{figures}");
     assert!((8.0..=20.0).contains(&mean_length(&with_bank)), "{figures}");
     assert!((0.1..0.9).contains(&explained), "{figures}");
-}
-
-/// The time of a step: 64 episodes of up to 200 steps, 40 skills. `cargo test --release -- --ignored --nocapture segmentation_takes`
-#[test]
-#[ignore = "measures time"]
-fn segmentation_takes_a_fraction_of_a_second() {
-    let rows = play(64);
-    let config = Config::default();
-    let start = Instant::now();
-    let cuts = propose_boundaries(&rows, &propose_boundaries::Config::default());
-    println!("{} steps: {} cuts in {:?}", rows.len(), cuts.len(), start.elapsed());
-    let fresh = infer_segmentation(&rows, &cuts, &Labels::new(&[], &env(), &config).unwrap(), &config).unwrap();
-    let skills = bank(&fresh, 40);
-    let start = Instant::now();
-    let segments = infer_segmentation(&rows, &cuts, &Labels::new(&skills, &env(), &config).unwrap(), &config).unwrap();
-    println!("{} skills: {} segments in {:?}", skills.len(), segments.len(), start.elapsed());
-    let start = Instant::now();
-    let prepared = crate::retrieve::RetrievalSkill::prepare(&skills, &env()).unwrap();
-    let mut found = 0;
-    for bits in 0..10_000u128 {
-        let query = crate::retrieve::Query::new(cosplay_envs::PredicateSet(bits * 997), cosplay_envs::Tag::Merge);
-        found += crate::retrieve::candidates(&prepared, &query, &crate::retrieve::RetrievalConfig::default()).len();
-    }
-    println!("10,000 retrievals over {} skills: {found} candidates in {:?}", prepared.len(), start.elapsed());
 }

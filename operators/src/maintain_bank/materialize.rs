@@ -1,6 +1,7 @@
 //! Materialize: segments that no skill explains (NEW) and that do the same thing become a skill.
 
-use crate::learn_contracts::{self, Instance, Learned, learn_contract, passes_one, share};
+use crate::contract::ClauseKind;
+use crate::learn_contracts::{self, Instance, Learned, LiteralCount, learn_contract, passes_one, share};
 use crate::maintain_bank::cluster::{Cluster, clusters};
 use crate::maintain_bank::describe::{describe, name};
 use crate::maintain_bank::evidence::Record;
@@ -91,9 +92,8 @@ pub(crate) fn fault(work: &Work<'_>, candidate: &Candidate, except: &[SkillId]) 
     if learned.verdict(&config.contract) != learn_contracts::Verdict::Accepted {
         return Some(String::new());
     }
-    let dangers = learned.contract.adds.intersection(config.dangers(work.info));
-    if !dangers.is_empty() {
-        return Some(format!("; {} is to be avoided, not promised", work.info.names(dangers).join(", ")));
+    if let Some(danger) = danger(work, learned) {
+        return Some(danger);
     }
     let (nearest, similarity) = work.nearest(&learned.contract, except)?;
     let distance = 1.0 - similarity;
@@ -103,6 +103,19 @@ pub(crate) fn fault(work: &Work<'_>, candidate: &Candidate, except: &[SkillId]) 
     let explains = |skill: &SkillId| !except.contains(skill) && explains(work, *skill, candidate);
     let other = work.active().into_iter().find(explains)?;
     Some(format!("; skill {other} promises all of it, and its contract holds on these segments too"))
+}
+
+/// Says if a danger occurs at least half as often as what becomes a clause.
+fn danger(work: &Work<'_>, learned: &Learned) -> Option<String> {
+    let dangers = work.config.dangers(work.info);
+    let limit = work.config.contract.frequency / 2.0;
+    let brought = |count: &&LiteralCount| {
+        let danger = count.literal.kind == ClauseKind::Add && dangers.contains(usize::from(count.literal.predicate));
+        danger && share(count.support, learned.instances) >= limit
+    };
+    let count = learned.counts.iter().find(brought)?;
+    let (name, support, instances) = (count.literal.name(work.info), count.support, learned.instances);
+    Some(format!("; {support} of {instances} learning instances bring about {name}, which is to be avoided"))
 }
 
 /// Whether a skill promises all that the candidate does, and its contract passes on the candidate's segments. Where some of what it promises

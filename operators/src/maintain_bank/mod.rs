@@ -66,8 +66,8 @@ pub struct Config {
     /// Jaccard distance that a new contract must keep from every active skill's (published code: 0.25).
     #[schemars(range(min = 0.0, max = 1.0))]
     pub min_distance: f64,
-    /// Predicates that are dangers, not goals: a contract that makes one of them true is no skill. Names that the environment does not
-    /// have are ignored.
+    /// Predicates that are dangers, not goals: a skill that makes one of them true as a rule is retired, and what does so half as often is
+    /// not made one. Names that the environment does not have are ignored.
     pub avoid: Vec<String>,
     /// Clusters of NEW segments with one tag are joined if their shared effects are at least this similar (Jaccard).
     #[schemars(range(min = 0.01, max = 1.0))]
@@ -220,7 +220,7 @@ pub fn maintain(
     materialize::materialize(&mut work);
     merge::merge(&mut work);
     split::split(&mut work);
-    retire::retire(&mut work);
+    retire::retire(&mut work, &learnt);
     statistics::update(&mut work);
     Ok(work.finish())
 }

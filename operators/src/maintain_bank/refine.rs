@@ -29,7 +29,8 @@ pub fn refine(work: &mut Work<'_>, clauses: &[Clause], learnt: &BTreeMap<SkillId
 /// Takes over the learnt contract.
 fn follow(work: &mut Work<'_>, skill: SkillId, contract: Contract, rows: &[&Clause]) {
     let Some(entry) = work.skills.get(&skill) else { return };
-    if entry.contract == contract {
+    // A skill that turns out to bring about what is to be avoided is retired, not refined.
+    if entry.contract == contract || !contract.adds.intersection(work.config.dangers(work.info)).is_empty() {
         return;
     }
     let (gained, lost) = (contract.minus(&entry.contract), entry.contract.minus(&contract));
@@ -40,12 +41,6 @@ fn follow(work: &mut Work<'_>, skill: SkillId, contract: Contract, rows: &[&Clau
     let pass_rate = rows.first().map_or(0.0, |row| row.pass_rate);
     let reason = format!("the learnt contract {}; {pass_rate:.2} of the held-out instances pass", words.join(", "));
     let evidence = supporting(rows);
-    let dangers = contract.adds.intersection(work.config.dangers(work.info));
-    if !dangers.is_empty() {
-        let reason = format!("{reason}; {} is to be avoided, not promised", work.info.names(dangers).join(", "));
-        work.note(KIND, vec![skill], reason, &evidence, Verdict::Rejected);
-        return;
-    }
     adopt(work, skill, contract);
     work.note(KIND, vec![skill], reason, &evidence, Verdict::Accepted);
 }

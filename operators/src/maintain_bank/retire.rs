@@ -1,15 +1,19 @@
-//! Retire: a skill that nothing supports any more, or that does not do what it promises, is no longer offered. It stays in the table.
+//! Retire: a skill that nothing supports any more, that does not do what it promises, or that brings about what is to be avoided, is no longer
+//! offered. It stays in the table.
 
+use crate::contract::Contract;
 use crate::learn_contracts::{passes, share};
 use crate::maintain_bank::evidence::Record;
 use crate::maintain_bank::{RETIRED, Verdict, Work, instances, segment_ids};
 use cosplay_datasets::{SegmentId, SkillId};
+use cosplay_envs::PredicateSet;
+use std::collections::BTreeMap;
 
 const KIND: &str = "retire";
 
-/// Retires skills. Their segments of the last steps go back to NEW, where they may become part of a better skill; older ones keep their
+/// Retires skills; `learnt` are the accepted contracts of this step. Their segments of the last steps go back to NEW, where they may become part of a better skill; older ones keep their
 /// label as a record of what the skill rested on.
-pub fn retire(work: &mut Work<'_>) {
+pub fn retire(work: &mut Work<'_>, learnt: &BTreeMap<SkillId, Contract>) {
     let by_label = work.evidence.by_label();
     let none = Vec::new();
     let found: Vec<(SkillId, String, Vec<SegmentId>)> = work
@@ -17,7 +21,7 @@ pub fn retire(work: &mut Work<'_>) {
         .into_iter()
         .filter_map(|skill| {
             let records = by_label.get(&Some(skill)).unwrap_or(&none);
-            reason(work, skill, records).map(|reason| (skill, reason, segment_ids(records)))
+            reason(work, skill, records, learnt.get(&skill)).map(|reason| (skill, reason, segment_ids(records)))
         })
         .collect();
     let oldest = (work.step + 1).saturating_sub(u64::from(work.config.window));
@@ -33,7 +37,7 @@ pub fn retire(work: &mut Work<'_>) {
     }
 }
 
-fn reason(work: &Work<'_>, skill: SkillId, records: &[&Record]) -> Option<String> {
+fn reason(work: &Work<'_>, skill: SkillId, records: &[&Record], learnt: Option<&Contract>) -> Option<String> {
     let config = work.config;
     let entry = work.skills.get(&skill)?;
     let last = records.iter().map(|record| record.step).max().unwrap_or(u64::from(entry.row.created));
@@ -41,6 +45,10 @@ fn reason(work: &Work<'_>, skill: SkillId, records: &[&Record]) -> Option<String
     // A skill that was made in this step has had no chance yet.
     if idle >= u64::from(config.patience) && u64::from(entry.row.created) < work.step {
         return Some(format!("no segment has supported it since step {last}: {idle} steps, at most {} are allowed", config.patience));
+    }
+    let dangers = learnt.map_or(PredicateSet::EMPTY, |contract| contract.adds.intersection(config.dangers(work.info)));
+    if !dangers.is_empty() {
+        return Some(format!("its segments bring about {}, which is to be avoided", work.info.names(dangers).join(", ")));
     }
     let all = instances(records);
     let holdout = all.iter().filter(|instance| instance.holdout).count() as u32;
