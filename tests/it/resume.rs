@@ -109,6 +109,15 @@ fn killed_at_twenty_random_moments() {
 }
 
 #[test]
+fn stopped_after_every_step() {
+    for (steps, workers) in [(0, "2"), (1, "1"), (2, "3"), (3, "2"), (4, "1")] {
+        let out = copy_stopped_after(&tiny().path, steps);
+        end(run_tiny(out.path()).args(["--resume", "--workers", workers])).expect(0);
+        assert_same_bytes(&tiny().path, out.path(), &format!("stopped after {steps} steps, resumed with {workers} workers"));
+    }
+}
+
+#[test]
 fn two_processes_resume_a_run_of_one() {
     let out = copy_stopped_after(&tiny().path, 3);
     let folder = TempDir::new().unwrap();

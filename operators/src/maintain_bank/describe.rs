@@ -3,9 +3,9 @@
 
 use crate::contract::{ClauseKind, Contract, Literal};
 use crate::learn_contracts::{passes_one, share};
-use crate::maintain_bank::{Config, Entry};
 use crate::maintain_bank::cluster::LiteralCounts;
 use crate::maintain_bank::evidence::Record;
+use crate::maintain_bank::{Config, Entry};
 use cosplay_datasets::tables::Skill;
 use cosplay_envs::{EnvInfo, PredicateKind, PredicateSet, Tag};
 
@@ -77,15 +77,7 @@ fn bare(name: &str) -> &str {
 }
 
 /// Writes contract, tag and the five parts into a skill's row.
-pub fn describe(
-    row: &mut Skill,
-    contract: &Contract,
-    tag: Option<Tag>,
-    records: &[&Record],
-    base: &Base,
-    config: &Config,
-    info: &EnvInfo,
-) {
+pub fn describe(row: &mut Skill, contract: &Contract, tag: Option<Tag>, records: &[&Record], base: &Base, config: &Config, info: &EnvInfo) {
     row.tag = tag.map_or(String::new(), |tag| tag.as_str().to_owned());
     row.adds = names(contract.adds, info);
     row.deletes = names(contract.deletes, info);
@@ -208,13 +200,7 @@ fn plan(contract: &Contract, tag: Option<Tag>, preconditions: &[String], info: &
 }
 
 /// When to give up: predicates that marked failed instances; else a known danger of the game; else the loss of what the skill starts from.
-fn abort(
-    contract: &Contract,
-    records: &[&Record],
-    preconditions: &[usize],
-    config: &Config,
-    info: &EnvInfo,
-) -> Vec<String> {
+fn abort(contract: &Contract, records: &[&Record], preconditions: &[usize], config: &Config, info: &EnvInfo) -> Vec<String> {
     let mut found = failure_marks(contract, records, config);
     let literal = |kind, predicate: usize| Literal { kind, predicate: predicate as u8 };
     if found.is_empty() {
