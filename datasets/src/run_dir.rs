@@ -84,6 +84,18 @@ impl RunDir {
         Ok(run)
     }
 
+    /// Takes away a run that has no complete step: there is nothing in it to lose. A run with steps, or one that another process writes, stays.
+    ///
+    /// # Errors
+    /// [`Error::RunExists`], [`Error::Locked`], and those of [`RunDir::open`].
+    pub fn discard_unstarted(path: &Path) -> Result<()> {
+        let _lock = Lock::take(&path.join(LOCK), path)?;
+        if !Manifest::read(path)?.steps.is_empty() {
+            return Err(Error::RunExists { path: path.to_owned() });
+        }
+        Files::default().remove_file(&path.join(MANIFEST))
+    }
+
     /// Opens a run for reading. Works while another process writes it: what was committed up to now is seen.
     ///
     /// # Errors

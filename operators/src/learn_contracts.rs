@@ -376,13 +376,16 @@ impl LearnContracts {
 }
 
 impl Operator for LearnContracts {
-    fn step(&mut self, _step: u64, inputs: &Inputs) -> Result<Outputs, OperatorError> {
+    fn step(&mut self, step: u64, inputs: &Inputs) -> Result<Outputs, OperatorError> {
         // Segments come here unchanged only if they could not be read as evidence: reading them again tells why.
         for segment in inputs.rows::<Segment>(SEGMENTS)? {
             Instance::from_segment(&segment, &self.info)?;
         }
-        let changed = crate::dataflow::evidence::changes(inputs.rows::<Clause>(SEGMENTS)?)?;
-        let count = changed.len();
+        let rows = inputs.rows::<Clause>(SEGMENTS)?;
+        // The first step of a resumed session also hears of all earlier changes: those of this step bear its timestamp.
+        let header = format!("{step}/");
+        let count = rows.iter().filter(|row| row.effect == header).count();
+        let changed = crate::dataflow::evidence::changes(rows)?;
         for (skill, clauses) in changed {
             match clauses {
                 Some(clauses) => self.skills.insert(skill, clauses),

@@ -22,6 +22,9 @@ pub struct ConfigProblem {
     pub valid: Vec<String>,
 }
 
+/// Makes an operator from its resolved configuration.
+pub type Build = fn(&Value, NodeContext) -> Result<Box<dyn Operator>, OperatorError>;
+
 /// What there is to know of an operator.
 pub struct OperatorInfo {
     /// Name, as written after `op:`.
@@ -52,7 +55,7 @@ pub struct OperatorInfo {
     /// Checks that need more than the schema.
     pub check: fn(&Value, &RunSettings) -> Vec<ConfigProblem>,
     /// Makes an instance for one worker.
-    pub build: fn(&Value, NodeContext) -> Result<Box<dyn Operator>, OperatorError>,
+    pub build: Build,
 }
 
 /// All operators, sorted by name.

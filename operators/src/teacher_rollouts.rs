@@ -141,13 +141,13 @@ fn teach(context: &NodeContext, config: &Config, book: &PromptBook, info: &EnvIn
         if t >= until || reached {
             (skill, literal) = (None, None);
             until = t + 1 + (random.next_u32() % config.horizon) as usize;
-            if random.random::<f64>() < config.hindsight {
-                if let Some((words, index, decision)) = hindsight(book, info, &scripted, t, config, plan, &mut random)? {
-                    until = t + config.horizon as usize;
-                    (skill, literal) = (Some(words), Some(index));
-                    played.decisions.push(decision);
-                    call = 1;
-                }
+            let wanted = random.random::<f64>() < config.hindsight;
+            let drawn = if wanted { hindsight(book, info, &scripted, t, config, plan, &mut random)? } else { None };
+            if let Some((words, index, decision)) = drawn {
+                until = t + config.horizon as usize;
+                (skill, literal) = (Some(words), Some(index));
+                played.decisions.push(decision);
+                call = 1;
             }
         }
         let prompt = book.action(view, ActionContext { skill: skill.as_ref(), intention: view.intention.tag, recent: &recent })?;

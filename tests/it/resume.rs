@@ -34,7 +34,7 @@ fn kill_at(point: u64) -> Option<usize> {
     assert_eq!(killed.code, None, "a signal ends it: {}", killed.stderr);
     let steps = committed(&out);
     let workers = (1 + point % 3).to_string();
-    if point % 5 == 0 {
+    if point.is_multiple_of(5) {
         // The resumed session is killed too: where it tidies up, or in its first step.
         end(command().args(["--resume", "--workers", "2"]).env(KILL_VARIABLE, (1 + point % 40).to_string()));
         assert!(committed(&out) >= steps, "a committed step is gone");

@@ -42,9 +42,9 @@ crate::table! {
         instances: u32,
         /// Share of held-out instances that fulfil the contract.
         pass_rate: f64,
-        /// Times that the agent had it active.
+        /// Segments that segmentation has given to the skill.
         uses: u32,
-        /// Uses whose contract was fulfilled.
+        /// Those of them that fulfil its contract.
         successes: u32,
         /// Mean return of its instances, minus the mean return of all segments of like length.
         fitness: f64,

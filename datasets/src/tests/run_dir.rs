@@ -304,3 +304,17 @@ fn a_run_is_not_made_over_something_else() {
     let error = RunDir::create(&folder.path().join("file"), SPEC, header()).unwrap_err().to_string();
     assert!(error.contains("file"), "{error}");
 }
+
+#[test]
+fn a_run_without_steps_can_be_replaced_and_one_with_steps_cannot() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run");
+    drop(RunDir::create(&path, "name: a\n", RunHeader::default()).unwrap());
+    RunDir::discard_unstarted(&path).unwrap();
+    let mut run = RunDir::create(&path, "name: b\n", RunHeader::default()).unwrap();
+    assert!(matches!(RunDir::discard_unstarted(&path), Err(Error::Locked { .. })), "somebody writes it");
+    run.commit_step(0, tables(0)).unwrap();
+    drop(run);
+    assert!(matches!(RunDir::discard_unstarted(&path), Err(Error::RunExists { .. })));
+    assert_eq!(RunDir::open(&path).unwrap().last_step(), Some(0));
+}

@@ -237,7 +237,7 @@ fn read(batch: &Batch, time: u64, info: &EnvInfo) -> Result<Vec<Update>, Operato
 ///
 /// # Errors
 /// As [`Instance::from_segment`].
-pub fn segment_updates(segment: &Segment, info: &EnvInfo) -> Result<Vec<((SkillId, Instance), isize)>, OperatorError> {
+pub fn segment_updates(segment: &Segment, info: &EnvInfo) -> Result<Vec<Labelling>, OperatorError> {
     let instance = Instance::from_segment(segment, info)?;
     let previous = if segment.relabelled { segment.previous } else { None };
     let withdrawn = previous.map(|skill| ((skill, instance), -1));
@@ -245,14 +245,20 @@ pub fn segment_updates(segment: &Segment, info: &EnvInfo) -> Result<Vec<((SkillI
     Ok(withdrawn.into_iter().chain(given).collect())
 }
 
+/// A labelled segment that is added to or taken from the collection.
+type Labelling = ((SkillId, Instance), isize);
+
 type Change = ((SkillId, Learned), u64, isize);
+
+/// Changes of a timestamp that is still open.
+type Pending = (Capability<u64>, BTreeMap<(SkillId, Learned), isize>);
 
 /// Collects the changes of a timestamp on the first worker and, when they are complete, sends them out as one batch.
 fn emit<'s>(changes: Stream<'s, u64, Vec<Change>>, config: Config, info: EnvInfo) -> Stream<'s, u64, Batch> {
     let to_first = Exchange::new(|_: &Change| 0);
     changes.unary_frontier::<NoopBuilder<Batch>, _, _, _>(to_first, "ClauseChanges", move |capability, _| {
         drop(capability);
-        let mut pending: BTreeMap<u64, (Capability<u64>, BTreeMap<(SkillId, Learned), isize>)> = BTreeMap::new();
+        let mut pending: BTreeMap<u64, Pending> = BTreeMap::new();
         move |(input, frontier), output| {
             input.for_each(|capability, changes| {
                 let Some(capability) = capability.retain_least(0) else { return };

@@ -85,6 +85,12 @@ pub struct Shell {
     pub on_failure: OnFailure,
 }
 
+/// An operator with what it is to work on.
+type Work = (Box<dyn Operator>, Inputs, Vec<(u64, Inputs)>);
+
+/// A step's capability with its batches.
+type Output = (Capability<u64>, Vec<(TableName, RecordBatch)>);
+
 struct Answer {
     operator: Box<dyn Operator>,
     step: u64,
@@ -161,7 +167,7 @@ pub fn attach<'s>(
                             output.session_with_builder(&capability).give_container(&mut batch);
                         }
                     }
-                    Err(Some(failure)) => on_failure(failure),
+                    Err(Some(failure)) => on_failure(*failure),
                     Err(None) => {}
                 }
             }
@@ -174,7 +180,7 @@ pub fn attach<'s>(
                             let _ = wake.activate();
                         });
                     }
-                    Err(failure) => on_failure(failure),
+                    Err(failure) => on_failure(*failure),
                 }
             }
         }
@@ -228,8 +234,7 @@ impl State {
         (!self.failed && self.operator.is_some() && !open(step)).then_some(step)
     }
 
-    #[expect(clippy::type_complexity, reason = "handed on at once")]
-    fn prepare(&mut self, step: u64) -> Result<(Box<dyn Operator>, Inputs, Vec<(u64, Inputs)>), Failure> {
+    fn prepare(&mut self, step: u64) -> Result<Work, Box<Failure>> {
         let inputs = self.inputs(step).map_err(|error| self.failure(step, error))?;
         match self.operator.take() {
             Some(operator) => Ok((operator, inputs, std::mem::take(&mut self.history))),
@@ -249,8 +254,8 @@ impl State {
         Ok(Inputs::new(ports, self.constants.clone()).with_replaced(replaced))
     }
 
-    #[expect(clippy::type_complexity, reason = "handed on at once")]
-    fn answer(&mut self, answer: Answer) -> Result<(Capability<u64>, Vec<(TableName, RecordBatch)>), Option<Failure>> {
+    /// The step's capability and its output; the failure, if it is news.
+    fn answer(&mut self, answer: Answer) -> Result<Output, Option<Box<Failure>>> {
         self.operator = Some(answer.operator);
         match answer.outputs {
             Ok(batches) => self.capabilities.remove(&answer.step).map(|capability| (capability, batches)).ok_or(None),
@@ -259,9 +264,9 @@ impl State {
     }
 
     /// Notes a failure; the step's capability is kept, so that the step can never be committed.
-    fn failure(&mut self, step: u64, error: OperatorError) -> Failure {
+    fn failure(&mut self, step: u64, error: OperatorError) -> Box<Failure> {
         self.failed = true;
-        Failure { node: self.context.node.clone(), step, error }
+        Box::new(Failure { node: self.context.node.clone(), step, error })
     }
 }
 

@@ -102,7 +102,7 @@ impl Default for Config {
             gamma: 0.99,
             lambda: 0.9,
             ridge: 1.0,
-            samples: 1024,
+            samples: 4096,
             skill_samples: 512,
             minibatch: 256,
             epochs: 1,

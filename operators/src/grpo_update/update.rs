@@ -225,7 +225,15 @@ mod tests {
                 let prompt = Prompt { form: "per_option", ids, lengths: vec![5, 5, 5], answers: vec![3] };
                 let advantage = advantage(index as usize);
                 let episode = EpisodeId(100 + u64::from(index));
-                Lesson { episode, t: index, prompt, chosen: index as usize % 3, behaviour: (1.0f64 / 3.0).ln(), temperature: 1.0, advantage }
+                Lesson {
+                    episode,
+                    t: index,
+                    prompt,
+                    chosen: index as usize % 3,
+                    behaviour: (1.0f64 / 3.0).ln(),
+                    temperature: 1.0,
+                    advantage,
+                }
             })
             .collect()
     }

@@ -72,7 +72,9 @@ impl Evidence {
         let before = self.records.len();
         let (first, next) = (SegmentId::new(episode, 0), SegmentId::new(EpisodeId(episode.0 + 1), 0));
         let of_episode: Vec<SegmentId> = self.records.range(first..next).map(|(segment, _)| *segment).collect();
-        of_episode.iter().for_each(|segment| drop(self.records.remove(segment)));
+        for segment in &of_episode {
+            self.records.remove(segment);
+        }
         before - self.records.len()
     }
 

@@ -72,6 +72,9 @@ pub fn run(request: &RunRequest) -> Result<(), Ending> {
 pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc<Resolved>, Option<u64>), Ending> {
     let writes = request.cluster.as_ref().is_none_or(|cluster| cluster.process == 0);
     // What another process of this run has just made is not in the way of those that do not write.
+    if writes && RunDir::exists(out) && RunDir::open(out)?.last_step().is_none() {
+        RunDir::discard_unstarted(out)?;
+    }
     let exists = RunDir::exists(out) && (writes || request.resume);
     if exists && !request.resume {
         return Err(

@@ -199,11 +199,11 @@ fn rows(step: u64) -> Vec<Segment> {
         Segment {
             segment: SegmentId::new(episode, 0),
             episode,
-            skill: (index % 4 != 0).then(|| SkillId(index % 3)),
+            skill: (!index.is_multiple_of(4)).then_some(SkillId(index % 3)),
             preconditions: vec![name(key + 1)],
             added: vec![name(3), name(key % 5 + 8)],
             deleted: vec![name(key + 1)],
-            holdout: index % 5 == 0,
+            holdout: index.is_multiple_of(5),
             ..Segment::default()
         }
     };

@@ -1,1 +1,0 @@
-//! Unifies features during development.
