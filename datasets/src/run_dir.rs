@@ -89,11 +89,14 @@ impl RunDir {
     /// # Errors
     /// [`Error::RunExists`], [`Error::Locked`], and those of [`RunDir::open`].
     pub fn discard_unstarted(path: &Path) -> Result<()> {
-        let _lock = Lock::take(&path.join(LOCK), path)?;
-        if !Manifest::read(path)?.steps.is_empty() {
+        let lock = Lock::take(&path.join(LOCK), path)?;
+        let run = Self { path: path.to_owned(), manifest: Manifest::read(path)?, files: Files::default(), lock: Some(lock) };
+        if !run.manifest.steps.is_empty() {
             return Err(Error::RunExists { path: path.to_owned() });
         }
-        Files::default().remove_file(&path.join(MANIFEST))
+        // Parts of a first step that never ended.
+        run.remove_leftovers()?;
+        run.files.remove_file(&path.join(MANIFEST))
     }
 
     /// Opens a run for reading. Works while another process writes it: what was committed up to now is seen.

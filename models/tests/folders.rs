@@ -27,16 +27,6 @@ fn a_peft_folder_is_read_back_and_written_with_the_same_bytes() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 
-/// Writes a folder for readers in other languages: `COSPLAY_PEFT_FOLDER=DIR cargo test -- --ignored python`.
-#[test]
-#[ignore = "writes where the environment says"]
-fn a_folder_for_python() {
-    let folder = std::env::var("COSPLAY_PEFT_FOLDER").unwrap();
-    let model = embedded("0.1M");
-    trained_adapter(model.config(), 16, 1).save(std::path::Path::new(&folder), "cosplay-embedded-0.1M").unwrap();
-    model.save_base(std::path::Path::new(&folder)).unwrap();
-}
-
 #[test]
 fn a_base_folder_is_read_back() {
     let model = embedded("0.3M");

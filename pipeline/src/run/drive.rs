@@ -28,6 +28,9 @@ const NAP: Duration = Duration::from_millis(100);
 /// No progress for this long is reported, with what is being waited for.
 const SILENCE: Duration = Duration::from_secs(120);
 
+/// Said when a connection breaks.
+const GONE: &str = "another process of this run is gone";
+
 /// What a session needs.
 pub struct Session {
     /// Spec.
@@ -138,6 +141,8 @@ fn wait(receiver: &Receiver<Ending>, shared: &Shared, display: &Display, stop: &
                 let done = shared.committed.load(Ordering::Relaxed) >= shared.end;
                 return match ending.code {
                     0 if interrupted && !done => Err(interruption(shared)),
+                    // After Ctrl-C the processes end in any order.
+                    _ if interrupted && ending.message == GONE => Err(interruption(shared)),
                     0 => Ok(()),
                     _ => Err(ending),
                 };
@@ -205,8 +210,7 @@ impl PanicWatch {
             }
             let connection = thread.contains("send") || thread.contains("recv");
             let ending = if several {
-                Ending::failed("another process of this run is gone")
-                    .hint("its own message says why; start all processes again with --resume")
+                Ending::failed(GONE).hint("its own message says why; start all processes again with --resume")
             } else {
                 Ending::failed(format!("worker thread {thread} failed: {panic}"))
             };
