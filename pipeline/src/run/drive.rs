@@ -121,6 +121,7 @@ pub fn drive(session: Session) -> Result<(), Ending> {
                 Ok(Err(ending)) => Some(ending),
                 Err(message) => Some(Ending::failed(format!("a worker ended early: {message}"))),
             }),
+            Err(_) if processes > 1 => Some(Ending::failed(GONE)),
             Err(payload) => Some(Ending::failed(format!("the workers ended early: {}", panic_message(payload.as_ref())))),
         };
         let _ = finish.send(ending.unwrap_or(Ending { code: 0, message: String::new(), hint: None }));
@@ -141,7 +142,9 @@ fn wait(receiver: &Receiver<Ending>, shared: &Shared, display: &Display, stop: &
                 let done = shared.committed.load(Ordering::Relaxed) >= shared.end;
                 return match ending.code {
                     0 if interrupted && !done => Err(interruption(shared)),
-                    // After Ctrl-C the processes end in any order.
+                    // A process that has seen the last step committed may find the other's connection closed, since each hangs up when it
+                    // is done; and after Ctrl-C the processes end in any order.
+                    _ if done && ending.message == GONE => Ok(()),
                     _ if interrupted && ending.message == GONE => Err(interruption(shared)),
                     0 => Ok(()),
                     _ => Err(ending),
