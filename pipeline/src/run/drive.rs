@@ -108,7 +108,7 @@ pub fn drive(session: Session) -> Result<(), Ending> {
     });
     let processes = cluster.as_ref().map_or(1, |cluster| cluster.addresses.len());
     let (builders, guard) = communication(&shared, workers, cluster.as_ref())?;
-    let _lost = PanicWatch::install(sender.clone(), processes > 1);
+    watch_panics(sender.clone(), processes > 1);
     let closure = Arc::clone(&shared);
     let workers_done = timely::execute::execute_from(builders, guard, WorkerConfig::default(), move |worker| work(worker, &closure))
         .map_err(Ending::failed)?;
@@ -201,38 +201,26 @@ fn communication(
 
 /// Reports panics of timely's own threads: in a worker they would leave the others waiting for ever, in a connection they mean that another
 /// process is gone. Panics of operators are caught where they happen and reported with their node.
-struct PanicWatch;
-
-impl PanicWatch {
-    fn install(sender: Sender<Ending>, several: bool) -> Self {
-        let sender = Mutex::new(sender);
-        std::panic::set_hook(Box::new(move |panic| {
-            let thread = std::thread::current().name().unwrap_or_default().to_owned();
-            if !thread.starts_with("timely:") {
-                return;
-            }
-            let connection = thread.contains("send") || thread.contains("recv");
-            let ending = if several {
-                Ending::failed(GONE).hint("its own message says why; start all processes again with --resume")
-            } else {
-                Ending::failed(format!("worker thread {thread} failed: {panic}"))
-            };
-            // Workers fail as a consequence of a broken connection: they give it a moment to be the one that is reported.
-            if several && !connection {
-                std::thread::sleep(Duration::from_millis(200));
-            }
-            let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(ending);
-        }));
-        Self
-    }
-}
-
-impl Drop for PanicWatch {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            drop(std::panic::take_hook());
+///
+/// The hook stays until the program ends: threads that are left behind by a session that failed have nothing more to say.
+fn watch_panics(sender: Sender<Ending>, several: bool) {
+    let sender = Mutex::new(sender);
+    std::panic::set_hook(Box::new(move |panic| {
+        let thread = std::thread::current().name().unwrap_or_default().to_owned();
+        if !thread.starts_with("timely:") {
+            return;
         }
-    }
+        let text = panic.payload_as_str().unwrap_or_default();
+        // Workers fail as a consequence of a broken connection, with words of their own.
+        let connection =
+            ["send", "recv"].iter().any(|part| thread.contains(part)) || text.contains("poisoned") || text.contains("communication");
+        let ending = if several && connection {
+            Ending::failed(GONE).hint("its own message says why; start all processes again with --resume")
+        } else {
+            Ending::failed(format!("worker thread {thread} failed: {panic}"))
+        };
+        let _ = sender.lock().unwrap_or_else(PoisonError::into_inner).send(ending);
+    }));
 }
 
 /// Whether `step` is begun: not after Ctrl-C, unless another worker of this process has begun it before.
