@@ -17,7 +17,7 @@ pub struct Player(pub u32);
 /// Name and purpose of a scripted policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PolicyInfo {
-    /// The name that [`crate::policy`] accepts.
+    /// The name that [`crate::policy()`] accepts.
     pub name: &'static str,
     /// How it plays, in one sentence.
     pub about: &'static str,

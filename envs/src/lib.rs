@@ -5,7 +5,7 @@
 //! state is a [`View`]: texts for language models, typed predicates for the skill bank, and short words for small models and
 //! value baselines. A [`ScriptedPolicy`] plays without a model and serves as teacher, opponent or baseline.
 //!
-//! * [`make`] builds an environment, [`policy`] a scripted player, [`environments`] describes all of them.
+//! * [`make`] builds an environment, [`policy()`] a scripted player, [`environments`] describes all of them.
 //! * [`Split`] marks an episode's seed as training, validation or test, so that the three can never share a seed.
 //! * [`twenty48`] holds the rules of 2048, its players and their measured scores.
 //!

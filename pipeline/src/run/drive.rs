@@ -210,7 +210,7 @@ fn watch_panics(sender: Sender<Ending>, several: bool) {
         if !thread.starts_with("timely:") {
             return;
         }
-        let text = panic.payload_as_str().unwrap_or_default();
+        let text = panic.to_string();
         // Workers fail as a consequence of a broken connection, with words of their own.
         let connection =
             ["send", "recv"].iter().any(|part| thread.contains(part)) || text.contains("poisoned") || text.contains("communication");

@@ -52,7 +52,7 @@ pub fn load(path: &Path, sets: &[String]) -> Result<Resolved, Ending> {
 /// `cosplay run`.
 ///
 /// # Errors
-/// See [`drive`]; exit code 2 if the request was wrong.
+/// See [`drive()`]; exit code 2 if the request was wrong.
 pub fn run(request: &RunRequest) -> Result<(), Ending> {
     let asked = load(&request.spec, &request.sets)?;
     let out = request.out.clone().unwrap_or_else(|| Path::new("runs").join(&asked.settings.name));

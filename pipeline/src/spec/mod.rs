@@ -5,7 +5,7 @@
 //! themselves (`view`, `conform`, `nodes`) and against the rules of a graph (`edges`), and gives either a [`Resolved`] spec or all faults at once
 //! ([`SpecErrors`]). The operators are passed in; nothing here knows one by name.
 //!
-//! For readers there are [`plan`] (the resolved graph as text or diagram), [`schema`] (a JSON schema for editors) and [`reference`] (what
+//! For readers there are [`plan`] (the resolved graph as text or diagram), [`schema`] (a JSON schema for editors) and [`mod@reference`] (what
 //! operators and environments exist).
 
 mod compose;
