@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 pub const KILL_VARIABLE: &str = "COSPLAY_KILL_AT_COMMIT_OPERATION";
 
 /// Ending of files that are being written.
-const TEMPORARY: &str = ".tmp";
+pub(crate) const TEMPORARY: &str = ".tmp";
 
 /// A change of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,11 +192,6 @@ fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(TEMPORARY);
     name.into()
-}
-
-/// Whether a file is one that was being written.
-pub fn is_temporary(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(TEMPORARY))
 }
 
 /// The folder that holds `path`.

@@ -33,9 +33,12 @@ id! {
 }
 
 impl EpisodeId {
-    /// Builds the id of episode `index` (below 100,000) of node number `node` (below 100) in `step`.
+    /// Episodes that a node can play in one step.
+    pub const PER_NODE: u32 = 100_000;
+
+    /// Builds the id of episode `index` (below [`Self::PER_NODE`]) of node number `node` (below 100) in `step`.
     pub fn new(step: u64, node: u32, index: u32) -> Self {
-        Self(step * 10_000_000 + u64::from(node % 100) * 100_000 + u64::from(index % 100_000))
+        Self(step * 10_000_000 + u64::from(node % 100) * 100_000 + u64::from(index % Self::PER_NODE))
     }
 
     /// The step of co-evolution in which the episode was played.
@@ -45,14 +48,17 @@ impl EpisodeId {
 
     /// The index within its step and node.
     pub fn index(self) -> u32 {
-        (self.0 % 100_000) as u32
+        (self.0 % u64::from(Self::PER_NODE)) as u32
     }
 }
 
 impl SegmentId {
-    /// Builds the id of the `ordinal`-th segment (below 1,000) of `episode`.
+    /// Segments that an episode can have.
+    pub const PER_EPISODE: u32 = 1_000;
+
+    /// Builds the id of the `ordinal`-th segment (below [`Self::PER_EPISODE`]) of `episode`.
     pub fn new(episode: EpisodeId, ordinal: u32) -> Self {
-        Self(episode.0 * 1_000 + u64::from(ordinal % 1_000))
+        Self(episode.0 * 1_000 + u64::from(ordinal % Self::PER_EPISODE))
     }
 
     /// The episode that the segment belongs to.

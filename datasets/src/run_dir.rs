@@ -337,5 +337,7 @@ fn is_step_folder(path: &Path) -> bool {
 /// A file that this program wrote, or began to write, as part of a table.
 fn is_part(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    name.starts_with("part-") && (name.ends_with(".parquet") || files::is_temporary(path))
+    let name = name.strip_suffix(files::TEMPORARY).unwrap_or(&name);
+    let number = name.strip_prefix("part-").and_then(|name| name.strip_suffix(".parquet"));
+    number.is_some_and(|number| number.len() >= 4 && number.bytes().all(|byte| byte.is_ascii_digit()))
 }

@@ -86,14 +86,18 @@ struct Found {
 }
 
 impl Found {
-    /// Adds a run directory, a table's folder, a step's folder or a file.
+    /// Adds a run directory, a table's folder, a step's folder or a file. A folder of a run holds what the manifest says, so that a
+    /// committed file that has gone is noticed.
     fn add(&mut self, path: &Path, table: TableName) -> Result<()> {
-        if RunDir::exists(path) {
-            let folder = path.join(table.as_str());
-            return if files::is_folder(&folder) { self.add(&folder, table) } else { Ok(()) };
-        }
         if !files::is_folder(path) {
             return self.add_file(path, table);
+        }
+        for run in path.ancestors().take(3) {
+            let run = if run.as_os_str().is_empty() { Path::new(".") } else { run };
+            let below = path.strip_prefix(run).unwrap_or(path).to_path_buf();
+            if below.iter().all(|part| part != "..") && (path == run || is_part_of_run(&below)) && RunDir::exists(run) {
+                return self.add_committed(run, &below, table);
+            }
         }
         for entry in files::list(path)? {
             let is_step = step_of_folder(&entry).is_some() && files::is_folder(&entry);
@@ -101,6 +105,26 @@ impl Found {
             if is_step || is_parquet {
                 self.add(&entry, table)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Adds what a run has committed of a table, as far as it lies in the folder `below` the run.
+    fn add_committed(&mut self, run: &Path, below: &Path, table: TableName) -> Result<()> {
+        let Some(manifest) = self.manifest(run)? else { return Ok(()) };
+        let entries: Vec<(u64, FileEntry)> = manifest
+            .steps
+            .iter()
+            .flat_map(|step| step.of(table.as_str()).map(|entry| (step.step, entry.clone())))
+            .filter(|(_, entry)| Path::new(&entry.path).starts_with(below))
+            .collect();
+        for (step, entry) in entries {
+            let path = entry.at(run);
+            if !files::is_file(&path) {
+                return Err(Error::Damaged { path, reason: "the file is missing, though the manifest lists it".to_owned() });
+            }
+            let file = StoredFile { path: path.clone(), committed: Some((run.to_owned(), entry)) };
+            self.steps.entry(step).or_default().insert(path, file);
         }
         Ok(())
     }
@@ -135,6 +159,14 @@ impl Found {
         }
         Ok(self.runs.get(run).and_then(Option::as_ref))
     }
+}
+
+/// Whether a path below a run names a table's folder or a step's.
+fn is_part_of_run(below: &Path) -> bool {
+    let mut parts = below.iter().map(|part| part.to_str().unwrap_or_default());
+    parts.next().is_some_and(|table| table.parse::<TableName>().is_ok())
+        && parts.next().is_none_or(|step| step_of_folder(Path::new(step)).is_some())
+        && parts.next().is_none()
 }
 
 /// The paths that match a pattern, sorted.

@@ -91,6 +91,7 @@ impl SqlRun {
     /// # Errors
     /// [`Error::Sql`] if the statement is wrong, with the names that exist; as [`RunDir::read_batch`] if the files are.
     pub fn query(&self, sql: &str) -> Result<DataFrame> {
+        only_reads(sql)?;
         let mentioned = Mentioned::in_sql(sql);
         let mut context = SQLContext::new();
         for &table in TableName::ALL {
@@ -105,6 +106,18 @@ impl SqlRun {
             Ok(Err(error)) => Err(mentioned.explain(&error)),
             Err(panic) => Err(Error::Sql { reason: format!("the query engine cannot run this statement: {panic}"), hint: String::new() }),
         }
+    }
+}
+
+/// Refuses statements that change something: the tables are what a run has committed.
+fn only_reads(sql: &str) -> Result<()> {
+    let refuse = |reason: &str| Err(Error::Sql { reason: reason.to_owned(), hint: "; expected SELECT … FROM table …".to_owned() });
+    let word: String =
+        sql.trim_start_matches(|c: char| c == '(' || c.is_whitespace()).chars().take_while(char::is_ascii_alphabetic).collect();
+    match word.to_ascii_uppercase().as_str() {
+        "" if sql.trim().is_empty() => refuse("the query is empty"),
+        "CREATE" | "DROP" | "TRUNCATE" | "DELETE" | "INSERT" | "UPDATE" | "ALTER" => refuse("the tables of a run can only be read"),
+        _ => Ok(()),
     }
 }
 

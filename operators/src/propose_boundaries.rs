@@ -95,7 +95,7 @@ pub struct Config {
     /// their length, at least 1.
     #[schemars(range(min = 0, max = 1000))]
     pub merge_radius: u32,
-    /// Fewest steps per segment on average: an episode of length T gets at most T / this cuts, the strongest ones.
+    /// Fewest steps per segment on average: an episode of length T gets at most T / this cuts, the strongest ones, and never more than 999.
     #[schemars(range(min = 1, max = 100_000))]
     pub shortest_mean_segment: u32,
     /// Longest mean segment for episodes of up to 12 times this length; longer ones get segments of a twelfth of their length (published:

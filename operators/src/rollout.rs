@@ -6,10 +6,10 @@ use crate::operator::{Inputs, NodeContext, Operator, OperatorError, Outputs, Por
 use crate::play::{self, Agent, AgentBank, AgentOptions, EpisodePlan};
 use crate::policy::Policy;
 use crate::prompts::PromptBook;
-use crate::registry::{self, OperatorInfo};
+use crate::registry::{self, ConfigProblem, OperatorInfo};
 use crate::retrieve::RetrievalConfig;
 use crate::teacher_rollouts::SplitName;
-use cosplay_datasets::Skill;
+use cosplay_datasets::{EpisodeId, Skill};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -101,6 +101,21 @@ impl Operator for Rollout {
     }
 }
 
+/// Problem if a step has more episodes than their ids can count.
+fn check_count(config: &Config) -> Vec<ConfigProblem> {
+    let episodes = u64::from(config.starts) * u64::from(config.episodes_per_start);
+    if episodes <= u64::from(EpisodeId::PER_NODE) {
+        return Vec::new();
+    }
+    let message = format!(
+        "{} starts × {} episodes a start are {episodes} episodes a step; at most {} are possible",
+        config.starts,
+        config.episodes_per_start,
+        EpisodeId::PER_NODE
+    );
+    vec![ConfigProblem { key: "episodes_per_start", message, valid: Vec::new() }]
+}
+
 /// The operator.
 pub static INFO: OperatorInfo = OperatorInfo {
     name: "rollout",
@@ -132,7 +147,10 @@ pub static INFO: OperatorInfo = OperatorInfo {
     learns: false,
     schema: || schemars::schema_for!(Config),
     resolve: registry::resolve::<Config>,
-    check: |_, _| Vec::new(),
+    check: |config, _| match Config::deserialize(config) {
+        Ok(config) => check_count(&config),
+        Err(_) => Vec::new(),
+    },
     build: |config: &Value, context: NodeContext| {
         let book = PromptBook::new(play::environment(&context)?.info(), context.settings.model.choices)?;
         Ok(Box::new(Rollout { config: registry::configuration("rollout", config)?, context, book }))

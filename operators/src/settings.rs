@@ -65,7 +65,7 @@ pub struct AdapterSettings {
     #[schemars(range(min = 1, max = 256))]
     pub rank: u32,
     /// Scale: the adapter's output is multiplied by alpha / rank.
-    #[schemars(range(min = 0.0, max = 1024.0))]
+    #[schemars(range(max = 1024.0), extend("exclusiveMinimum" = 0.0))]
     pub alpha: f64,
 }
 

@@ -20,9 +20,12 @@ impl Banks {
     /// # Errors
     /// If there is no run, or no complete step in it.
     pub fn open(path: &Path) -> Result<Self, Ending> {
-        let run = RunDir::open(path).map_err(Ending::wrong)?;
+        let run = RunDir::open(path)?;
         if run.last_step().is_none() {
             return Err(Ending::wrong(format!("{} has no complete step yet", path.display())));
+        }
+        if run.steps(TableName::Skills).is_empty() {
+            return Err(Ending::wrong(format!("{} has no bank: its spec has no `maintain_bank` node", path.display())));
         }
         Ok(Self { run })
     }
@@ -56,12 +59,15 @@ impl Banks {
         let skills = self.skills(step)?;
         let found = skills.iter().find(|skill| skill.name == wanted || skill.skill.to_string() == wanted.trim_start_matches('s'));
         found.cloned().ok_or_else(|| {
-            let names: Vec<&str> = skills.iter().map(|skill| skill.name.as_str()).collect();
-            let nearest = names.iter().max_by(|a, b| similarity(a, wanted).total_cmp(&similarity(b, wanted)));
+            let nearest =
+                skills.iter().map(|skill| (strsim::jaro_winkler(&skill.name, wanted), &skill.name)).max_by(|a, b| a.0.total_cmp(&b.0));
             let ending = Ending::wrong(format!("there is no skill `{wanted}` in step {step}"));
             match nearest {
-                Some(nearest) => ending.hint(format!("the nearest name is `{nearest}`; `cosplay bank RUN` lists all")),
                 None => ending.hint("the bank is empty in that step"),
+                Some((similarity, nearest)) if similarity > 0.8 => {
+                    ending.hint(format!("the nearest name is `{nearest}`; `cosplay bank RUN` lists all"))
+                }
+                Some(_) => ending.hint(format!("it has {} skills; `cosplay bank RUN` lists them by id and name", skills.len())),
             }
         })
     }
@@ -286,8 +292,4 @@ fn change(old: &Skill, new: &Skill) -> Option<String> {
         parts.push(format!("version {} → {}", old.version, new.version));
     }
     (!parts.is_empty()).then(|| parts.join(", "))
-}
-
-fn similarity(a: &str, b: &str) -> f64 {
-    strsim::jaro_winkler(a, b)
 }

@@ -7,7 +7,7 @@ use crate::query::{self, Format};
 use crate::rebuild::{self, RebuildRequest};
 use crate::run::cluster::{Cluster, read_hosts};
 use crate::run::progress::tell;
-use crate::run::{RunRequest, load, run};
+use crate::run::{RunRequest, load, load_kept, run};
 use crate::spec::{plan, reference, schema};
 use clap::{Args, Parser, Subcommand};
 use cosplay_operators::registry;
@@ -193,6 +193,9 @@ struct RebuildArguments {
     /// Folder to write to.
     #[arg(long, default_value = "rebuilt")]
     out: PathBuf,
+    /// Go on with a rebuild that was interrupted.
+    #[arg(long)]
+    resume: bool,
     #[command(flatten)]
     session: SessionArguments,
 }
@@ -326,15 +329,18 @@ fn rebuild_command(arguments: &RebuildArguments) -> Result<(), Ending> {
     let rollouts = match &arguments.rollouts {
         Some(rollouts) => rollouts.clone(),
         None if is_run => arguments.spec.display().to_string(),
+        None if !cosplay_datasets::files::is_file(&arguments.spec) => {
+            return Err(Ending::wrong(format!("{}: neither a run directory nor a spec file", arguments.spec.display())));
+        }
         None => return Err(Ending::wrong("which rollouts? name a run directory, or give --rollouts GLOB")),
     };
-    let resolved = load(&spec, &arguments.sets)?;
+    let resolved = if is_run { load_kept(&arguments.spec, &arguments.sets)? } else { load(&spec, &arguments.sets)? };
     let request = RebuildRequest {
         rollouts,
         without: arguments.without.clone(),
         at: arguments.at,
         out: arguments.out.clone(),
-        request: arguments.session.request(&spec, &arguments.sets, Some(&arguments.out), false)?,
+        request: arguments.session.request(&spec, &arguments.sets, Some(&arguments.out), arguments.resume)?,
     };
     match rebuild::rebuild(&resolved, &request)? {
         None => print(&format!("{}: rebuilt\n", arguments.out.display())),
@@ -361,6 +367,9 @@ fn eval_command(arguments: &EvalArguments) -> Result<(), Ending> {
         EvalRequest { run: arguments.run.clone(), episodes: arguments.episodes, validation: arguments.validation, banks, at: arguments.at };
     let bar = indicatif::ProgressBar::new_spinner();
     let report = eval::evaluate(&request, &|what| {
+        if bar.is_hidden() {
+            tell(&format!("playing: {what}"));
+        }
         bar.set_message(format!("playing: {what}"));
         bar.tick();
     });

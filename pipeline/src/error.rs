@@ -10,7 +10,7 @@ pub const WRONG_REQUEST: u8 = 2;
 pub const INTERRUPTED: u8 = 130;
 
 /// An ending that is not success: what to print, and the exit code.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ending {
     /// Exit code.
     pub code: u8,
@@ -56,7 +56,9 @@ impl From<cosplay_datasets::Error> for Ending {
         use cosplay_datasets::Error;
         match error {
             // The user named a path that cannot be what it should be.
-            Error::NotARun { .. } | Error::RunExists { .. } | Error::NotEmpty { .. } => Self::wrong(error),
+            Error::NotARun { .. } | Error::RunExists { .. } | Error::NotEmpty { .. } | Error::NoMatch { .. } | Error::Sql { .. } => {
+                Self::wrong(error)
+            }
             _ => Self::failed(error),
         }
     }

@@ -4,7 +4,7 @@
 //! used for every row, so that differences are paired.
 
 use crate::error::Ending;
-use crate::run::load;
+use crate::run::load_kept;
 use crate::spec::Resolved;
 use crate::stats::Interval;
 use cosplay_datasets::{PolicyTensor, RunDir, Skill, TableName};
@@ -99,6 +99,8 @@ pub struct Report {
     pub step: u64,
     /// Rows.
     pub rows: Vec<Row>,
+    /// What could not be played, and why.
+    pub notes: Vec<String>,
 }
 
 struct Evaluator {
@@ -116,8 +118,8 @@ struct Evaluator {
 /// # Errors
 /// If the run has no complete step, or what it holds does not fit its spec.
 pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, Ending> {
-    let run = RunDir::open(&request.run).map_err(Ending::wrong)?;
-    let spec = Arc::new(load(&request.run.join(cosplay_datasets::run_dir::SPEC), &[])?);
+    let run = RunDir::open(&request.run)?;
+    let spec = Arc::new(load_kept(&request.run, &[])?);
     let last = run.last_step().ok_or_else(|| Ending::wrong(format!("{} has no complete step", request.run.display())))?;
     let step = request.at.unwrap_or(last);
     if step > last {
@@ -134,8 +136,8 @@ pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, En
     };
     let first_rows = rows_of(&[0])?;
     if first_rows.is_empty() {
-        tell("the run trained no policy: only scripted rows can be played");
-        return Ok(evaluator.report(request, step, rows));
+        let note = "the run trained no policy, so that only scripted policies could play".to_owned();
+        return Ok(evaluator.report(request, step, rows, vec![note]));
     }
     let cold: Vec<PolicyTensor> = first_rows.iter().filter(|row| row.policy_version == 0).cloned().collect();
     let mut trained = first_rows;
@@ -145,6 +147,13 @@ pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, En
     let trained = Policy::from_rows(trained, context, &evaluator.book)?.model;
     let untrained = evaluator.untrained()?;
     let banks = evaluator.banks(&run, step)?;
+    let missing: Vec<&str> =
+        request.banks.iter().filter(|wanted| banks.iter().all(|(choice, _)| choice != *wanted)).map(|choice| choice.name()).collect();
+    let notes = if missing.is_empty() {
+        Vec::new()
+    } else {
+        vec![format!("the run has no skill up to step {step}, so there are no rows for the bank `{}`", missing.join("`, `"))]
+    };
     let empty = AgentBank::default();
     rows.extend(evaluator.model("untrained", &untrained, (None, &empty), tell)?);
     let cold_rows = evaluator.model("cold start", &cold, (Some(BankChoice::None), &empty), tell)?;
@@ -165,7 +174,7 @@ pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, En
             row.against_cold_start = Some((difference.mean, difference.half));
         }
     }
-    Ok(evaluator.report(request, step, rows))
+    Ok(evaluator.report(request, step, rows, notes))
 }
 
 impl Evaluator {
@@ -190,7 +199,7 @@ impl Evaluator {
         Ok(Self { spec, context, info, book, rollout, episodes: request.episodes, validation: request.validation })
     }
 
-    fn report(&self, request: &EvalRequest, step: u64, rows: Vec<Row>) -> Report {
+    fn report(&self, request: &EvalRequest, step: u64, rows: Vec<Row>, notes: Vec<String>) -> Report {
         Report {
             run: request.run.display().to_string(),
             env: self.info.name.to_owned(),
@@ -198,6 +207,7 @@ impl Evaluator {
             validation: self.validation,
             step,
             rows,
+            notes,
         }
     }
 
@@ -341,6 +351,9 @@ impl Report {
                 row.length,
                 against
             ));
+        }
+        for note in &self.notes {
+            text.push_str(&format!("note: {note}\n"));
         }
         text.push_str("\nagainst cold start: paired difference to the cold start at its own best temperature, without a bank\n");
         text

@@ -1,7 +1,7 @@
 //! `cosplay export`: what a run has made, in the forms of other tools.
 
 use crate::error::Ending;
-use crate::run::load;
+use crate::run::load_kept;
 use cosplay_datasets::{PolicyTensor, RunDir};
 use cosplay_operators::operator::{NodeContext, OperatorError, Silent};
 use cosplay_operators::play;
@@ -16,8 +16,8 @@ use std::sync::atomic::AtomicBool;
 /// # Errors
 /// Exit code 2 if there is no run or no policy in it.
 pub fn adapters(run: &Path, out: &Path, at: Option<u64>) -> Result<String, Ending> {
-    let dir = RunDir::open(run).map_err(Ending::wrong)?;
-    let spec = load(&run.join(cosplay_datasets::run_dir::SPEC), &[])?;
+    let dir = RunDir::open(run)?;
+    let spec = load_kept(run, &[])?;
     let last = dir.last_step().ok_or_else(|| Ending::wrong(format!("{} has no complete step", run.display())))?;
     let step = at.unwrap_or(last);
     if step > last {

@@ -25,7 +25,7 @@ pub enum Format {
 /// # Errors
 /// Exit code 2 if there is no run, or the query is wrong.
 pub fn query(path: &Path, sql: &str, format: Format) -> Result<String, Ending> {
-    let frame = SqlRun::open(path).and_then(|run| run.query(sql)).map_err(Ending::wrong)?;
+    let frame = SqlRun::open(path).and_then(|run| run.query(sql))?;
     Ok(match format {
         Format::Table => render::table(&frame, width(), MAX_ROWS),
         Format::Json => render::json_lines(&frame),

@@ -5,7 +5,7 @@ use crate::run::{RunRequest, execute};
 use crate::spec::Resolved;
 use cosplay_datasets::{Episode, RunDir, Table, TableName};
 use cosplay_operators::graph::{Node, Wire};
-use cosplay_operators::registry;
+use cosplay_operators::{registry, stored_rollouts};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn ancestors_of_banks(spec: &Resolved) -> BTreeSet<String> {
 pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(u64, TableName)>>, Ending> {
     let live = Path::new(&request.rollouts);
     let live = if RunDir::exists(live) { Some(RunDir::open(live)?) } else { None };
-    let stored = cosplay_datasets::stored::select(&request.rollouts, TableName::Experiences).map_err(Ending::wrong)?;
+    let stored = cosplay_datasets::stored::select(&request.rollouts, TableName::Experiences)?;
     let last = stored.last().map(|step| step.step).ok_or_else(|| Ending::wrong(format!("{}: no stored episodes", request.rollouts)))?;
     let at = request.at.unwrap_or(last);
     if at > last {
@@ -98,6 +98,10 @@ pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(
     }
     let path = absolute(&request.rollouts);
     let plan = from_stored(spec, &path, &request.without, at + 1)?;
+    for node in plan.nodes.iter().filter(|node| node.info.name == "stored_rollouts") {
+        let config: stored_rollouts::Config = registry::configuration("stored_rollouts", &node.config)?;
+        config.look(at + 1).map_err(|(_, error)| Ending::wrong(error))?;
+    }
     known_episodes(request, &plan, at)?;
     execute(plan, &request.out, &request.request)?;
     match live {
@@ -114,7 +118,7 @@ fn known_episodes(request: &RebuildRequest, plan: &Resolved, last: u64) -> Resul
     }
     let players: BTreeSet<&str> = plan.nodes.iter().filter(|node| node.info.plays).map(|node| node.name.as_str()).collect();
     let mut example = None;
-    for step in cosplay_datasets::select(&request.rollouts, TableName::Episodes).map_err(Ending::wrong)? {
+    for step in cosplay_datasets::select(&request.rollouts, TableName::Episodes)? {
         if step.step <= last {
             for row in Episode::from_batch(&cosplay_datasets::read_stored(TableName::Episodes, &step)?)? {
                 if players.contains(row.node.as_str()) {

@@ -10,5 +10,6 @@ mod looking;
 mod program;
 mod python;
 mod rebuild;
+mod refused;
 mod resume;
 mod spec;

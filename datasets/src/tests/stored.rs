@@ -90,3 +90,18 @@ fn nothing_found_says_what_can_be_given() {
         assert!(error.to_string().contains("RUN/experiences/step=*"), "{error}");
     }
 }
+
+/// A run's folders hold what the manifest says: a committed file that has gone must not pass for one that never was.
+#[test]
+fn a_committed_file_that_has_gone_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path().to_str().unwrap();
+    run(&folder.path().join("x"), 0..3);
+    fs::remove_dir_all(folder.path().join("x/experiences/step=000002")).unwrap();
+    for pattern in ["x", "x/experiences", "*"] {
+        let error = select(&format!("{root}/{pattern}"), TableName::Experiences).unwrap_err();
+        assert!(matches!(&error, Error::Damaged { path, .. } if path.ends_with("step=000002/part-0000.parquet")), "{pattern}: {error}");
+    }
+    fs::remove_dir_all(folder.path().join("x/episodes")).unwrap();
+    assert!(matches!(select(&format!("{root}/x"), TableName::Episodes), Err(Error::Damaged { .. })));
+}

@@ -61,7 +61,6 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
     let workers = contexts.first().map_or(1, |context| context.workers);
     let mut clock = Clock::new_with_builder();
     let ticks = clock.to_stream(scope);
-    let by_name: BTreeMap<&str, usize> = nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
     let mut loops = BTreeMap::new();
     let mut cycles = BTreeMap::new();
     for then in nodes.iter().flat_map(|node| node.wires.values()).filter_map(Wire::then) {
@@ -71,17 +70,51 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
             cycles.insert(then.to_owned(), stream);
         }
     }
-    let mut outputs: BTreeMap<String, Stream<'_, u64, Batch>> = BTreeMap::new();
+    let plan = Plan { nodes: &nodes, order: &order, contexts: &contexts, cycles: &cycles, ticks: &ticks, first_step };
+    let mut outputs = BTreeMap::new();
+    let built = attach_nodes(scope, &plan, preloads, &pool, &on_failure, &mut outputs);
+    // Also when an operator could not be built: timely panics over a loop that stays open.
+    for (then, handle) in loops {
+        let stream = outputs.get(&then).cloned();
+        stream.unwrap_or_else(|| stored_batches(scope, Vec::new())).connect_loop(handle);
+    }
+    built?;
+    let sinks = outputs.into_iter().map(|(name, stream)| (name, route(stream, Routing::ToOne, workers))).collect();
+    let ticks = route(ticks, Routing::ToOne, workers);
+    let (probe, _) = sink::attach(scope, commit, ticks, sinks, workers, pool, on_failure).probe();
+    Ok((clock, probe))
+}
+
+/// What [`attach_nodes`] needs of the graph.
+struct Plan<'a, 's> {
+    nodes: &'a [Node],
+    order: &'a [usize],
+    contexts: &'a [NodeContext],
+    cycles: &'a BTreeMap<String, Stream<'s, u64, Batch>>,
+    ticks: &'a Stream<'s, u64, Batch>,
+    first_step: u64,
+}
+
+/// Puts every node on its streams; `outputs` has those that could be built, also after an error.
+fn attach_nodes<'s>(
+    scope: Scope<'s, u64>,
+    plan: &Plan<'_, 's>,
+    preloads: Vec<NodePreload>,
+    pool: &Arc<Pool>,
+    on_failure: &OnFailure,
+    outputs: &mut BTreeMap<String, Stream<'s, u64, Batch>>,
+) -> Result<(), OperatorError> {
+    let by_name: BTreeMap<&str, usize> = plan.nodes.iter().enumerate().map(|(index, node)| (node.name.as_str(), index)).collect();
     let mut preloads: Vec<Option<NodePreload>> = preloads.into_iter().map(Some).collect();
-    for &index in &order {
-        let (node, context) = (&nodes[index], contexts[index].clone());
+    for &index in plan.order {
+        let (node, context) = (&plan.nodes[index], plan.contexts[index].clone());
         let mut preload = preloads[index].take().unwrap_or_default();
         let mut ports = Vec::new();
         for port in node.info.inputs {
             let Some(wire) = node.wires.get(port.name) else { continue };
-            for (lane, feedback, stream) in sources(wire, &nodes, &by_name, &outputs, &cycles)? {
+            for (lane, feedback, stream) in sources(wire, plan.nodes, &by_name, outputs, plan.cycles)? {
                 let stream = only(stream, port.kind);
-                let stream = route(stream, port.routing, workers);
+                let stream = route(stream, port.routing, context.workers);
                 let stream = match node.info.prepare {
                     Some(prepare) => {
                         let stored = preload.streams.remove(port.name).unwrap_or_default();
@@ -98,23 +131,14 @@ pub fn assemble(scope: Scope<'_, u64>, assembly: Assembly) -> Result<(Clock, Pro
             context,
             schedule: node.info.schedule,
             operator,
-            first_step,
+            first_step: plan.first_step,
             preload: preload.shell,
-            pool: Arc::clone(&pool),
-            on_failure: Arc::clone(&on_failure),
+            pool: Arc::clone(pool),
+            on_failure: Arc::clone(on_failure),
         };
-        let output = shell::attach(scope, shell, ticks.clone(), ports);
-        outputs.insert(node.name.clone(), output);
+        outputs.insert(node.name.clone(), shell::attach(scope, shell, plan.ticks.clone(), ports));
     }
-    for (then, handle) in loops {
-        if let Some(stream) = outputs.get(&then) {
-            stream.clone().connect_loop(handle);
-        }
-    }
-    let sinks = outputs.into_iter().map(|(name, stream)| (name, route(stream, Routing::ToOne, workers))).collect();
-    let ticks = route(ticks, Routing::ToOne, workers);
-    let (probe, _) = sink::attach(scope, commit, ticks, sinks, workers, pool, on_failure).probe();
-    Ok((clock, probe))
+    Ok(())
 }
 
 /// Lane, whether it is a feedback edge, and the stream.

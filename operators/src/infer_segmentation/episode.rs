@@ -11,7 +11,7 @@ use cosplay_envs::{PredicateSet, Tag};
 use std::collections::BTreeSet;
 
 /// Number of ids that an episode's segments can have.
-const MOST_SEGMENTS: usize = 1000;
+const MOST_SEGMENTS: usize = SegmentId::PER_EPISODE as usize;
 
 /// What the candidate boundaries of an episode make of it. Boundaries are positions in the episode's rows; the first is 0, the last the
 /// number of rows.

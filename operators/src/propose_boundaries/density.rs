@@ -1,6 +1,7 @@
 //! From triggers to candidates: merging what lies close together, and bounds on the number of candidates.
 
 use super::{Config, Signal, Trigger};
+use cosplay_datasets::SegmentId;
 use std::collections::BTreeMap;
 
 /// A place where a boundary may lie.
@@ -33,10 +34,13 @@ pub(super) fn candidates(triggers: &[Trigger], length: usize, config: &Config) -
         all.extend(uniform_positions(length, least).map(|at| Trigger { at, signal: Signal::Uniform, strength: 1.0 }));
         merged = merge(&all, radius, config);
     }
-    let most = (length / config.shortest_mean_segment.max(1) as usize).max(least);
+    let most = (length / config.shortest_mean_segment.max(1) as usize).max(least).min(MOST_CUTS);
     keep_strongest(&mut merged, most);
     merged
 }
+
+/// As many cuts as there can be between the segments of one episode.
+const MOST_CUTS: usize = SegmentId::PER_EPISODE as usize - 1;
 
 /// Merges triggers: the strongest place is taken first and absorbs all within `radius`, then the strongest of the rest, and so on. Of
 /// equally strong places the earlier comes first.

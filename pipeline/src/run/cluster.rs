@@ -51,6 +51,13 @@ pub fn read_hosts(path: &Path) -> Result<Vec<String>, Ending> {
         if port.is_none() {
             return Err(Ending::wrong(format!("{}:{}: expected HOST:PORT, found `{line}`", path.display(), number + 1)));
         }
+        if let Some(earlier) = addresses.iter().position(|address| address == line) {
+            return Err(Ending::wrong(format!(
+                "{}:{}: `{line}` is process {earlier} already; each process needs an address of its own",
+                path.display(),
+                number + 1
+            )));
+        }
         addresses.push(line.to_owned());
     }
     if addresses.is_empty() {
@@ -73,7 +80,7 @@ pub fn connect(cluster: &Cluster, agreement: &Agreement, interrupted: &AtomicBoo
     })?;
     for (index, address) in cluster.addresses.iter().enumerate().take(cluster.process) {
         let mut socket = dial(address, index, deadline, interrupted)?;
-        greet(&mut socket, cluster, agreement, Some(index))?;
+        greet(&mut socket, cluster, agreement, Some(index)).map_err(Greeting::into_ending)?;
         sockets[index] = Some(socket);
     }
     listener.set_nonblocking(true).map_err(network)?;
@@ -81,8 +88,12 @@ pub fn connect(cluster: &Cluster, agreement: &Agreement, interrupted: &AtomicBoo
         match listener.accept() {
             Ok((mut socket, _)) => {
                 socket.set_nonblocking(false).map_err(network)?;
-                let index = greet(&mut socket, cluster, agreement, None)?;
-                sockets[index] = Some(socket);
+                match greet(&mut socket, cluster, agreement, None) {
+                    Ok(index) => sockets[index] = Some(socket),
+                    Err(Greeting::Refused(ending)) => return Err(ending),
+                    // Port scanners, health checks and processes that were just killed are no reason to end the run.
+                    Err(Greeting::Stranger(_)) => {}
+                }
             }
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 if Instant::now() > deadline {
@@ -129,11 +140,27 @@ fn dial(address: &str, index: usize, deadline: Instant, interrupted: &AtomicBool
     }
 }
 
+/// Why a connection is not that of a process of this run.
+enum Greeting {
+    /// A process of cosplay that does not fit.
+    Refused(Ending),
+    /// Something else, or a process that hung up.
+    Stranger(Ending),
+}
+
+impl Greeting {
+    fn into_ending(self) -> Ending {
+        match self {
+            Self::Refused(ending) | Self::Stranger(ending) => ending,
+        }
+    }
+}
+
 /// Exchanges greetings; returns the other's index.
-fn greet(socket: &mut TcpStream, cluster: &Cluster, agreement: &Agreement, expected: Option<usize>) -> Result<usize, Ending> {
-    let lost = |error: std::io::Error| Ending::failed(format!("a process hung up while it was greeted: {error}"));
-    socket.set_nodelay(true).map_err(network)?;
-    socket.set_read_timeout(Some(GREETING_TIME)).map_err(network)?;
+fn greet(socket: &mut TcpStream, cluster: &Cluster, agreement: &Agreement, expected: Option<usize>) -> Result<usize, Greeting> {
+    let lost = |error: std::io::Error| Greeting::Stranger(Ending::failed(format!("a process hung up while it was greeted: {error}")));
+    socket.set_nodelay(true).map_err(lost)?;
+    socket.set_read_timeout(Some(GREETING_TIME)).map_err(lost)?;
     let mut mine = Vec::with_capacity(GREETING);
     mine.extend_from_slice(MAGIC);
     for number in [cluster.process as u64, cluster.addresses.len() as u64, agreement.workers, agreement.first_step] {
@@ -144,16 +171,20 @@ fn greet(socket: &mut TcpStream, cluster: &Cluster, agreement: &Agreement, expec
     socket.write_all(&mine).map_err(lost)?;
     let mut theirs = vec![0u8; GREETING];
     socket.read_exact(&mut theirs).map_err(lost)?;
-    socket.set_read_timeout(None).map_err(network)?;
+    socket.set_read_timeout(None).map_err(lost)?;
     if theirs[..8] != MAGIC[..] {
-        return Err(Ending::failed("something that is not this version of cosplay has connected").hint("check the ports in the hosts file"));
+        let ending = Ending::failed("something that is not this version of cosplay answered").hint("check the ports in the hosts file");
+        return Err(Greeting::Stranger(ending));
     }
     let number = |index: usize| {
         let at = 8 + 8 * index;
         theirs[at..at + 8].iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte))
     };
     let other = number(0) as usize;
-    let wrong = |what: &str| Err(Ending::wrong(format!("processes {} and {other} do not fit together: {what}", cluster.process)));
+    let wrong = |what: &str| {
+        let message = format!("processes {} and {other} do not fit together: {what}", cluster.process);
+        Err(Greeting::Refused(Ending::wrong(message)))
+    };
     if number(1) != cluster.addresses.len() as u64 {
         return wrong("their hosts files list different numbers of processes");
     }
@@ -197,6 +228,45 @@ mod tests {
     #[test]
     fn processes_of_one_spec_connect() {
         assert_eq!(pair(["a", "a"]), [Ok(1), Ok(1)]);
+    }
+
+    /// A connection that says nothing of ours (a port scanner, a health check) is dropped and the wait goes on.
+    #[test]
+    fn a_stray_connection_does_not_end_the_wait() {
+        let ports: Vec<TcpListener> = (0..2).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
+        let addresses: Vec<String> = ports.iter().map(|port| port.local_addr().unwrap().to_string()).collect();
+        drop(ports);
+        let run = |process: usize| {
+            let cluster = Cluster { addresses: addresses.clone(), process };
+            let agreement = Agreement { spec_hash: "a".repeat(64), workers: 1, first_step: 0 };
+            move || connect(&cluster, &agreement, &AtomicBool::new(false)).map_err(|ending| ending.message).map(|_| ())
+        };
+        let waiting = std::thread::spawn(run(0));
+        let stray = |bytes: &[u8]| {
+            let mut socket = (0..100)
+                .find_map(|_| {
+                    sleep(Duration::from_millis(20));
+                    TcpStream::connect(&addresses[0]).ok()
+                })
+                .unwrap();
+            socket.write_all(bytes).unwrap();
+        };
+        stray(b"");
+        stray(&[b'x'; 200]);
+        assert_eq!(run(1)(), Ok(()));
+        assert_eq!(waiting.join().unwrap(), Ok(()));
+    }
+
+    #[test]
+    fn an_address_that_is_listed_twice_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), "# two\n127.0.0.1:4001\n127.0.0.1:4002\n127.0.0.1:4001\n").unwrap();
+        let ending = read_hosts(file.path()).unwrap_err();
+        assert_eq!(ending.code, 2);
+        assert!(
+            ending.message.ends_with(":4: `127.0.0.1:4001` is process 0 already; each process needs an address of its own"),
+            "{ending}"
+        );
     }
 
     #[test]

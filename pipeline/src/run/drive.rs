@@ -110,8 +110,15 @@ pub fn drive(session: Session) -> Result<(), Ending> {
     let (builders, guard) = communication(&shared, workers, cluster.as_ref())?;
     watch_panics(sender.clone(), processes > 1);
     let closure = Arc::clone(&shared);
-    let workers_done = timely::execute::execute_from(builders, guard, WorkerConfig::default(), move |worker| work(worker, &closure))
-        .map_err(Ending::failed)?;
+    let workers_done = timely::execute::execute_from(builders, guard, WorkerConfig::default(), move |worker| {
+        let ending = work(worker, &closure);
+        if let Err(ending) = &ending {
+            // The other workers would wait for this one for ever.
+            let _ = closure.stopped.lock().unwrap_or_else(PoisonError::into_inner).send(ending.clone());
+        }
+        ending
+    })
+    .map_err(Ending::failed)?;
     let finish = sender;
     std::thread::spawn(move || {
         // Joining panics if a connection broke; what broke it has been reported by then.

@@ -13,6 +13,7 @@ use crate::error::Ending;
 use crate::spec::{self, Resolved};
 use cluster::Cluster;
 use commit::RunCommit;
+use cosplay_datasets::run_dir::SPEC;
 use cosplay_datasets::{RunDir, RunHeader};
 use cosplay_operators::dataflow::sink::Commit;
 use cosplay_operators::registry;
@@ -49,6 +50,15 @@ pub fn load(path: &Path, sets: &[String]) -> Result<Resolved, Ending> {
     spec::load(path, sets, registry::operators()).map_err(Ending::wrong)
 }
 
+/// Loads the spec that a run keeps, with `sets` laid over it.
+///
+/// # Errors
+/// Exit code 2 if there is no run; exit code 1 if its `spec.yaml` is not what it was when the run was made.
+pub fn load_kept(run: &Path, sets: &[String]) -> Result<Resolved, Ending> {
+    RunDir::open(run)?.spec()?;
+    load(&run.join(SPEC), sets)
+}
+
 /// `cosplay run`.
 ///
 /// # Errors
@@ -70,6 +80,9 @@ pub fn run(request: &RunRequest) -> Result<(), Ending> {
 /// # Errors
 /// As [`run`].
 pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc<Resolved>, Option<u64>), Ending> {
+    if cosplay_datasets::files::is_file(out) {
+        return Err(Ending::wrong(format!("{} is a file; --out names a folder", out.display())));
+    }
     let writes = request.cluster.as_ref().is_none_or(|cluster| cluster.process == 0);
     // What another process of this run has just made is not in the way of those that do not write.
     if writes && RunDir::exists(out) && RunDir::open(out)?.last_step().is_none() {
@@ -93,6 +106,9 @@ pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc
         (None, false) => 0,
     };
     let display = Arc::new(Display::new(end, first_step, watched(&spec), request.quiet));
+    if request.resume && !exists {
+        display.line(&format!("{}: no run is there yet, so this one begins with step 0", out.display()));
+    }
     if first_step >= end {
         display.line(&format!("{}: all {end} steps are complete", out.display()));
     }
@@ -118,10 +134,11 @@ pub fn execute(asked: Resolved, out: &Path, request: &RunRequest) -> Result<(Arc
 
 /// The spec that a run directory keeps. It is what a resumed run runs, so that it must be the one that was asked for.
 fn frozen(out: &Path, asked: &Resolved) -> Result<Resolved, Ending> {
-    let kept = load(&out.join(cosplay_datasets::run_dir::SPEC), &[])?;
+    let kept = load_kept(out, &[])?;
     if kept.hash() != asked.hash() {
-        return Err(Ending::wrong(format!("{} was begun with another spec", out.display()))
-            .hint(format!("compare with `cosplay plan {}/spec.yaml`, or write elsewhere with --out DIR", out.display())));
+        let what = kept.first_difference(asked).map_or_else(String::new, |what| format!(": {what}"));
+        return Err(Ending::wrong(format!("{} was begun with another spec{what}", out.display()))
+            .hint(format!("`cosplay plan {}/spec.yaml` shows it; write elsewhere with --out DIR", out.display())));
     }
     Ok(kept)
 }

@@ -27,12 +27,14 @@ pub(crate) struct Edges<'a, 't> {
     /// All names, those of nodes that could not be read included.
     names: Vec<&'t str>,
     registry: &'a [&'static OperatorInfo],
+    /// Steps of the run, as far as they are known.
+    steps: u64,
 }
 
 impl<'a, 't> Edges<'a, 't> {
-    pub(crate) fn new(graph: &'t [(Key, Node)], nodes: &'a [WrittenNode<'t>], registry: &'a [&'static OperatorInfo]) -> Self {
+    pub(crate) fn new(graph: &'t [(Key, Node)], nodes: &'a [WrittenNode<'t>], registry: &'a [&'static OperatorInfo], steps: u64) -> Self {
         let by_name = nodes.iter().enumerate().map(|(index, node)| (node.key.text.as_str(), index)).collect();
-        Self { nodes, by_name, names: graph.iter().map(|(key, _)| key.text.as_str()).collect(), registry }
+        Self { nodes, by_name, names: graph.iter().map(|(key, _)| key.text.as_str()).collect(), registry, steps }
     }
 
     /// Adds all faults of the graph.
@@ -105,6 +107,13 @@ impl<'a, 't> Edges<'a, 't> {
                     node.info.name, from.name, source.info.name
                 );
                 SpecError::new(from.place, path, message)
+            }
+            End::Plain if once && self.steps > 1 && port.kind == Kind::Rollouts && node.info.schedule == Schedule::EveryStep => {
+                let message = format!(
+                    "`{}` (operator `{}`) plays in step 0 only, so the same episodes would count as new ones in each of {} steps",
+                    from.name, source.info.name, self.steps
+                );
+                SpecError::new(from.place, path, message).help("take the episodes of a node that plays in every step, or set `steps: 1`")
             }
             _ => return,
         };

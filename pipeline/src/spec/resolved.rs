@@ -7,7 +7,8 @@ use super::edges::Edges;
 use super::nodes::{WrittenNode, WrittenWire, check_configurations, read_nodes};
 use super::tree::Node as Tree;
 use super::view::Schema;
-use super::written::{VERSION, spec_schema};
+use super::view::{join, shown};
+use super::written::{VERSION, is_run_name, spec_schema};
 use cosplay_operators::graph::{Node, Wire};
 use cosplay_operators::registry::OperatorInfo;
 use cosplay_operators::settings::{EnvSettings, ModelSettings, RunSettings};
@@ -71,9 +72,28 @@ impl Resolved {
         Sha256::digest(self.to_yaml().as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
+    /// The first value in which `other` differs, in words; `None` if there is none.
+    pub fn first_difference(&self, other: &Self) -> Option<String> {
+        difference("", Some(&self.to_json()), Some(&other.to_json()))
+    }
+
     /// The node of that name.
     pub fn node(&self, name: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.name == name)
+    }
+}
+
+fn difference(path: &str, own: Option<&Json>, other: Option<&Json>) -> Option<String> {
+    match (own, other) {
+        (own, other) if own == other => None,
+        (Some(Json::Object(own)), Some(Json::Object(other))) => {
+            let keys: BTreeSet<&String> = own.keys().chain(other.keys()).collect();
+            keys.into_iter().find_map(|key| difference(&join(path, key), own.get(key), other.get(key)))
+        }
+        (own, other) => {
+            let text = |value: Option<&Json>| value.map_or_else(|| "not there".to_owned(), shown);
+            Some(format!("there `{path}` is {}, here it is {}", text(own), text(other)))
+        }
     }
 }
 
@@ -119,6 +139,7 @@ fn resolve(root: &Tree, registry: &[&'static OperatorInfo], sources: &Sources, e
     let top = Place { width: 1, ..root.place };
     let before = errors.len();
     check(root, top, Schema::new(&schema), "", errors);
+    check_name(root, errors);
     let settings = settings(root, errors);
     let sound = errors.len() == before;
     let game_is_known = settings.as_ref().is_some_and(|settings| check_env(root, &settings.env, sound, errors));
@@ -128,7 +149,8 @@ fn resolve(root: &Tree, registry: &[&'static OperatorInfo], sources: &Sources, e
         errors.push(SpecError::new(place, "graph", "the graph has no nodes"));
     }
     let nodes = read_nodes(graph, registry, sources, errors);
-    Edges::new(graph, &nodes, registry).check(errors);
+    let steps = root.get("steps").map(Tree::to_json).and_then(|steps| steps.as_u64()).unwrap_or(1);
+    Edges::new(graph, &nodes, registry, steps).check(errors);
     let settings = settings?;
     if game_is_known {
         check_configurations(&nodes, &settings, errors);
@@ -137,6 +159,15 @@ fn resolve(root: &Tree, registry: &[&'static OperatorInfo], sources: &Sources, e
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let order = order(&nodes);
     Some(Resolved { settings, nodes, order, origins: origins(root, sources) })
+}
+
+/// Checks that the name can be that of a folder.
+fn check_name(root: &Tree, errors: &mut Errors) {
+    let Some((node, name)) = root.get("name").and_then(|node| Some((node, node.as_text()?))) else { return };
+    if !is_run_name(name) {
+        let message = format!("expected a name that can be a folder's, found {}", quoted(name));
+        errors.push(SpecError::new(node.place, "name", message).help("no `/`, `\\` or control characters, and no `.` in front"));
+    }
 }
 
 /// Settings of the run, if the part of the spec that they are read from has no faults.

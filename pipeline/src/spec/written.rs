@@ -14,6 +14,8 @@ pub(crate) const MAX_NODES: usize = 99;
 pub(crate) const MAX_STEPS: u64 = 1_000_000;
 /// What node names look like.
 pub(crate) const NODE_NAME: &str = "^[a-z][a-z0-9_]{0,63}$";
+/// What names of runs look like: they become names of folders.
+const RUN_NAME: &str = r"^[^./\\\x00-\x1F\x7F][^/\\\x00-\x1F\x7F]*$";
 /// Word for "no bank yet" in `initial:`.
 pub(crate) const EMPTY: &str = "empty";
 
@@ -28,7 +30,7 @@ pub(crate) fn spec_schema() -> Json {
         "properties": {
             "version": {"const": VERSION, "description": "Version of the spec format."},
             "extends": {"type": "string", "description": "Another spec, relative to this file, whose keys this one changes or, with null, removes."},
-            "name": {"type": "string", "minLength": 1, "maxLength": 100, "description": "Name of the run."},
+            "name": {"type": "string", "minLength": 1, "maxLength": 100, "pattern": RUN_NAME, "description": "Name of the run and of its folder."},
             "seed": {"type": "integer", "format": "uint64", "minimum": 0, "default": 0, "description": "Seed of everything random."},
             "steps": {"type": "integer", "format": "uint64", "minimum": 1, "maximum": MAX_STEPS, "description": "Number of co-evolution steps."},
             "env": env,
@@ -52,6 +54,11 @@ fn described(mut schema: Json, text: &str) -> Json {
 pub(crate) fn op_of(node: &Node, registry: &[&'static OperatorInfo]) -> Option<&'static OperatorInfo> {
     let name = node.get("op")?.as_text()?;
     registry.iter().copied().find(|info| info.name == name)
+}
+
+/// True if a name is one that runs may have: they become names of folders.
+pub(crate) fn is_run_name(name: &str) -> bool {
+    !name.starts_with('.') && !name.contains(|c: char| matches!(c, '/' | '\\') || c.is_control())
 }
 
 /// True if a name is one that nodes may have.
