@@ -48,16 +48,16 @@ impl Config {
     ///
     /// # Errors
     /// What is wrong, with the configuration key that says so.
-    pub fn look(&self, steps: u64) -> Result<(), (&'static str, OperatorError)> {
-        let at_path = |error: cosplay_datasets::Error| ("path", OperatorError::from(error));
+    pub fn look(&self, steps: u64) -> Result<(), ConfigProblem> {
+        let problem = |key, message| ConfigProblem { key, message, valid: Vec::new() };
+        let at_path = |error: cosplay_datasets::Error| problem("path", error.to_string());
         let experiences = select(&self.path, TableName::Experiences).map_err(at_path)?;
-        let episodes = select(&self.path, TableName::Episodes).map_err(|error| {
-            ("path", OperatorError::Other(format!("{error}; each folder `experiences` needs its `episodes` beside it")))
-        })?;
+        let episodes = select(&self.path, TableName::Episodes)
+            .map_err(|error| problem("path", format!("{error}; each folder `experiences` needs its `episodes` beside it")))?;
         let last = experiences.last().map_or(0, |stored| stored.step);
         if steps > last + 1 {
             let message = format!("{} has episodes up to step {last}, but the spec asks for {steps} steps", self.path);
-            return Err(("path", OperatorError::Other(message)));
+            return Err(problem("path", message));
         }
         let mut seen = BTreeSet::new();
         for stored in &episodes {
@@ -71,7 +71,7 @@ impl Config {
         let wanted = self.node.as_ref().map_or_else(String::new, |node| format!(" of node `{node}`"));
         let split = cosplay_envs::Split::from(self.split);
         let message = format!("{} has no {} episodes{wanted}; it has those of {}", self.path, split.as_str(), seen.join(", "));
-        Err((if self.node.is_some() { "node" } else { "split" }, OperatorError::Other(message)))
+        Err(problem(if self.node.is_some() { "node" } else { "split" }, message))
     }
 }
 
@@ -136,7 +136,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     schema: || schemars::schema_for!(Config),
     resolve: registry::resolve::<Config>,
     check: |config, settings| match Config::deserialize(config).map(|config| config.look(settings.steps)) {
-        Ok(Err((key, error))) => vec![ConfigProblem { key, message: error.to_string(), valid: Vec::new() }],
+        Ok(Err(problem)) => vec![problem],
         _ => Vec::new(),
     },
     build: |config: &Value, context: NodeContext| {

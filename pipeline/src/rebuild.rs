@@ -100,7 +100,7 @@ pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(
     let plan = from_stored(spec, &path, &request.without, at + 1)?;
     for node in plan.nodes.iter().filter(|node| node.info.name == "stored_rollouts") {
         let config: stored_rollouts::Config = registry::configuration("stored_rollouts", &node.config)?;
-        config.look(at + 1).map_err(|(_, error)| Ending::wrong(error))?;
+        config.look(at + 1).map_err(|problem| Ending::wrong(problem.message))?;
     }
     known_episodes(request, &plan, at)?;
     execute(plan, &request.out, &request.request)?;
