@@ -219,6 +219,20 @@ pub struct NodeContext {
 }
 
 impl NodeContext {
+    /// Context of work outside of a dataflow: one worker, `threads` threads, no display. `ordinal` tells its episodes from those of nodes.
+    pub fn outside(settings: &RunSettings, node: &str, ordinal: u32, threads: usize) -> Self {
+        Self {
+            node: node.to_owned(),
+            ordinal,
+            settings: Arc::new(settings.clone()),
+            worker: 0,
+            workers: 1,
+            threads,
+            progress: Arc::new(Silent),
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+
     /// Random stream of this node for `step` and `key` (an episode, a skill, …); depends on the run's seed and on nothing else.
     pub fn random(&self, step: u64, key: u64) -> ChaCha8Rng {
         random_stream(self.settings.seed, &self.node, step, key)

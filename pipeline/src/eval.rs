@@ -10,7 +10,7 @@ use crate::stats::Interval;
 use cosplay_datasets::{PolicyTensor, RunDir, Skill, TableName};
 use cosplay_envs::{EnvInfo, Split};
 use cosplay_models::Model;
-use cosplay_operators::operator::{NodeContext, OperatorError, Silent};
+use cosplay_operators::operator::{NodeContext, OperatorError};
 use cosplay_operators::play::{self, Agent, AgentBank, AgentOptions};
 use cosplay_operators::policy::{Policy, model_config};
 use cosplay_operators::prompts::PromptBook;
@@ -21,7 +21,6 @@ use rand::Rng;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Temperatures among which the best is chosen; 0 is greedy.
 const TEMPERATURES: [f64; 5] = [1.0, 0.7, 0.5, 0.3, 0.0];
@@ -179,16 +178,7 @@ pub fn evaluate(request: &EvalRequest, tell: &dyn Fn(&str)) -> Result<Report, En
 
 impl Evaluator {
     fn new(spec: Arc<Resolved>, request: &EvalRequest) -> Result<Self, Ending> {
-        let context = NodeContext {
-            node: "eval".into(),
-            ordinal: 99,
-            settings: Arc::new(spec.settings.clone()),
-            worker: 0,
-            workers: 1,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            progress: Arc::new(Silent),
-            stop: Arc::new(AtomicBool::new(false)),
-        };
+        let context = NodeContext::outside(&spec.settings, "eval", 99, cosplay_operators::dataflow::pool::cores());
         let info = play::environment(&context)?.info().clone();
         let book = PromptBook::new(&info, spec.settings.model.choices)?;
         let node = spec.nodes.iter().find(|node| node.info.name == "rollout");

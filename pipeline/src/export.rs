@@ -3,13 +3,11 @@
 use crate::error::Ending;
 use crate::run::load_kept;
 use cosplay_datasets::{PolicyTensor, RunDir};
-use cosplay_operators::operator::{NodeContext, OperatorError, Silent};
+use cosplay_operators::operator::{NodeContext, OperatorError};
 use cosplay_operators::play;
 use cosplay_operators::policy::Policy;
 use cosplay_operators::prompts::PromptBook;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Writes base and adapters after step `at` (default the last) below `out`: `base/` as a Hugging Face folder, one PEFT folder an adapter.
 ///
@@ -30,16 +28,7 @@ pub fn adapters(run: &Path, out: &Path, at: Option<u64>) -> Result<String, Endin
     if rows.is_empty() {
         return Err(Ending::wrong(format!("{} has trained no policy", run.display())));
     }
-    let context = NodeContext {
-        node: "export".into(),
-        ordinal: 97,
-        settings: Arc::new(spec.settings.clone()),
-        worker: 0,
-        workers: 1,
-        threads: 1,
-        progress: Arc::new(Silent),
-        stop: Arc::new(AtomicBool::new(false)),
-    };
+    let context = NodeContext::outside(&spec.settings, "export", 97, 1);
     let book = PromptBook::new(play::environment(&context)?.info(), spec.settings.model.choices)?;
     let policy = Policy::from_rows(rows, &context, &book)?;
     let base = out.join("base");

@@ -4,6 +4,11 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, usize::from)
+}
+
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A fixed number of threads that take jobs in order. They end when the pool is dropped.

@@ -6,7 +6,7 @@ use crate::run::preload::preload;
 use crate::run::progress::Display;
 use crate::spec::Resolved;
 use cosplay_datasets::RunDir;
-use cosplay_operators::dataflow::pool::Pool;
+use cosplay_operators::dataflow::pool::{Pool, cores};
 use cosplay_operators::dataflow::shell::{Failure, OnFailure, panic_message};
 use cosplay_operators::dataflow::sink::Commit;
 use cosplay_operators::dataflow::{Assembly, assemble, batch::Batch};
@@ -86,11 +86,10 @@ pub fn drive(session: Session) -> Result<(), Ending> {
     if first_step >= end {
         return Ok(());
     }
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let (sender, receiver) = channel::<Ending>();
     let stop = Arc::new(AtomicBool::new(false));
     let shared = Arc::new(Shared {
-        threads: (cores / workers).max(1),
+        threads: (cores() / workers).max(1),
         first_step,
         end,
         commit: Arc::new(Mutex::new(commit)),

@@ -81,9 +81,16 @@ impl Display {
             }
             None if self.quiet => {}
             None => {
-                let rate = self.tokens.load(Ordering::Relaxed) as f64 / elapsed.max(1e-9);
-                tell(&format!("step {done}/{} {text} · {} tokens/s · {} left", self.total, thousands(rate), time(left)));
+                tell(&format!("step {done}/{} {text}{} · {} left", self.total, self.rate(), time(left)));
             }
+        }
+    }
+
+    /// Tokens a second since the start; nothing where no model takes part.
+    fn rate(&self) -> String {
+        match self.tokens.load(Ordering::Relaxed) {
+            0 => String::new(),
+            tokens => format!(" · {} tokens/s", thousands(tokens as f64 / self.start.elapsed().as_secs_f64().max(1e-9))),
         }
     }
 
@@ -145,8 +152,7 @@ impl Progress for Display {
             done
         };
         if let Some(bars) = &self.bars {
-            let rate = self.tokens.load(Ordering::Relaxed) as f64 / self.start.elapsed().as_secs_f64().max(1e-9);
-            bars.work.set_message(format!("{node}: {done}/{total} · {} tokens/s", thousands(rate)));
+            bars.work.set_message(format!("{node}: {done}/{total}{}", self.rate()));
             bars.work.tick();
         }
     }

@@ -6,13 +6,11 @@ use crate::spec::Resolved;
 use crate::stats::Interval;
 use cosplay_datasets::{BankEvent, Episode, RunDir, Skill, TableName};
 use cosplay_envs::Split;
-use cosplay_operators::operator::{NodeContext, Silent};
+use cosplay_operators::operator::NodeContext;
 use cosplay_operators::play;
 use cosplay_operators::teacher_rollouts::scripted_episodes;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// Episodes a baseline plays for the summary.
@@ -55,16 +53,7 @@ fn returns(text: &mut String, run: &RunDir, spec: &Resolved, steps: u64) -> Resu
 
 /// The environment's scripted baselines on validation seeds.
 fn baselines(text: &mut String, spec: &Resolved) -> Result<(), Ending> {
-    let context = NodeContext {
-        node: "baselines".into(),
-        ordinal: 98,
-        settings: Arc::new(spec.settings.clone()),
-        worker: 0,
-        workers: 1,
-        threads: std::thread::available_parallelism().map_or(1, usize::from),
-        progress: Arc::new(Silent),
-        stop: Arc::new(AtomicBool::new(false)),
-    };
+    let context = NodeContext::outside(&spec.settings, "baselines", 98, cosplay_operators::dataflow::pool::cores());
     let info = play::environment(&context)?.info().clone();
     let plans = play::plan_episodes(&context, 0, Split::Validation, BASELINE_EPISODES, 1);
     let _ = writeln!(text, "\nscripted baselines ({BASELINE_EPISODES} episodes each)");
