@@ -50,7 +50,7 @@ impl Display {
         let bars = (!quiet && std::io::stderr().is_terminal()).then(|| {
             let multi = MultiProgress::new();
             let steps = multi.add(ProgressBar::new(total).with_position(first));
-            steps.set_style(style("{bar:30} step {pos}/{len} [{elapsed} elapsed, {eta} left] {msg}"));
+            steps.set_style(style("{bar:30} step {pos}/{len} [{elapsed_precise} elapsed, {eta} left] {wide_msg}"));
             let work = multi.add(ProgressBar::new(0));
             work.set_style(style("  {spinner} {msg}"));
             steps.enable_steady_tick(Duration::from_millis(200));
