@@ -78,10 +78,14 @@ impl Mentioned {
         }
         if reason.contains("unable to find column") || reason.contains("column named") {
             let mentioned = TableName::ALL.iter().filter(|table| self.table(**table));
-            let columns = mentioned.flat_map(|table| table.columns().iter().map(|column| column.name));
-            return unknown("column", &reason, columns.chain([STEP]));
+            let columns: Vec<&str> = mentioned.flat_map(|table| table.columns().iter().map(|column| column.name)).chain([STEP]).collect();
+            // A name that exists is not found where an unquoted word of SQL has cut the statement short.
+            let cut_short = columns.contains(&quoted(&reason)) && RESERVED.iter().any(|word| self.words.contains(*word));
+            if !cut_short {
+                return unknown("column", &reason, columns.into_iter());
+            }
         }
-        let reserved = RESERVED.iter().find(|word| reason.contains("parser") && self.words.contains(**word));
+        let reserved = RESERVED.iter().find(|word| (reason.contains("parser") || reason.contains("column")) && self.words.contains(**word));
         let hint = reserved.map(|word| format!("; a column whose name is a word of SQL needs quotes: \"{word}\""));
         Error::Sql { reason, hint: hint.unwrap_or_default() }
     }

@@ -27,6 +27,8 @@ pub struct StoredStep {
 pub struct StoredFile {
     /// Where it lies.
     pub path: PathBuf,
+    /// The folder that holds the tables' folders, such as a run directory; that of the file itself if it lies in no `step=` folder.
+    pub source: PathBuf,
     /// The run that committed it and what it committed; none for files outside of runs, whose contents cannot be checked.
     pub committed: Option<(PathBuf, FileEntry)>,
 }
@@ -34,16 +36,25 @@ pub struct StoredFile {
 /// The files with rows of `table` that `pattern` stands for, by step.
 ///
 /// `pattern` is a run directory (`runs/x`), a table's folder (`runs/x/experiences`) or a pattern of either or of files, in which `*` and `?`
-/// stand for parts of a name and `**` for any number of folders (`runs/x/experiences/step=*/part-*.parquet`). If it names another table's
-/// folder, that part is replaced, so that one pattern chooses matching rows of several tables. Of runs, only committed files count.
+/// stand for parts of a name and `**` for any number of folders (`runs/x/experiences/step=*/part-*.parquet`). A part that is the folder
+/// `experiences` stands for that of `table`, so that one pattern chooses matching rows of several tables. Of runs, only committed files count.
 ///
 /// # Errors
 /// [`Error::NoMatch`] if there are none; [`Error::Manifest`]; [`Error::Io`].
 pub fn select(pattern: &str, table: TableName) -> Result<Vec<StoredStep>> {
     let no_match = |reason: &str| Error::NoMatch { pattern: pattern.to_owned(), reason: reason.to_owned() };
+    if pattern.trim().is_empty() {
+        return Err(no_match("the pattern is empty"));
+    }
+    if let Some(other) =
+        pattern.split('/').find(|part| part.parse::<TableName>().is_ok_and(|named| named != TableName::Experiences && named != table))
+    {
+        return Err(no_match(&format!("it names the table `{other}`, but rollouts are read from `experiences`")));
+    }
     let matches = expand(&for_table(pattern, table))?;
     if matches.is_empty() {
-        return Err(no_match(&format!("nothing with rows of `{table}` is there")));
+        let hint = if pattern.contains(['[', '{']) { " (patterns know `*`, `?` and `**`, neither `[…]` nor `{…}`)" } else { "" };
+        return Err(no_match(&format!("nothing with rows of `{table}` is there{hint}")));
     }
     let mut found = Found::default();
     for path in &matches {
@@ -69,10 +80,10 @@ pub fn read_stored(table: TableName, step: &StoredStep) -> Result<RecordBatch> {
     sort_batch(table, &step.files.iter().map(read).collect::<Result<Vec<_>>>()?)
 }
 
-/// The pattern with the last part that is a table's name replaced by `table`.
+/// The pattern with the last part that is `experiences` replaced by `table`.
 fn for_table(pattern: &str, table: TableName) -> String {
     let mut parts: Vec<&str> = pattern.split('/').collect();
-    if let Some(part) = parts.iter_mut().rev().find(|part| part.parse::<TableName>().is_ok()) {
+    if let Some(part) = parts.iter_mut().rev().find(|part| **part == TableName::Experiences.as_str()) {
         *part = table.as_str();
     }
     parts.join("/")
@@ -123,7 +134,7 @@ impl Found {
             if !files::is_file(&path) {
                 return Err(Error::Damaged { path, reason: "the file is missing, though the manifest lists it".to_owned() });
             }
-            let file = StoredFile { path: path.clone(), committed: Some((run.to_owned(), entry)) };
+            let file = StoredFile { path: path.clone(), source: run.to_owned(), committed: Some((run.to_owned(), entry)) };
             self.steps.entry(step).or_default().insert(path, file);
         }
         Ok(())
@@ -147,7 +158,8 @@ impl Found {
             };
             committed = Some((run.to_owned(), entry.clone()));
         }
-        let file = StoredFile { path: path.to_owned(), committed };
+        let source = if of_table.is_some() { run } else { step };
+        let file = StoredFile { path: path.to_owned(), source: source.to_owned(), committed };
         self.steps.entry(step_of_folder(step).unwrap_or(0)).or_default().insert(path.to_owned(), file);
         Ok(())
     }

@@ -192,6 +192,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Policy,
     schedule: Schedule::Once,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: false,
     learns: true,

@@ -273,6 +273,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Segments,
     schedule: Schedule::EveryStep,
     restores: &[TableName::Segments],
+    inherits: &[],
     prepare: None,
     plays: false,
     learns: false,

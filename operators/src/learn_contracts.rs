@@ -1,7 +1,7 @@
 //! Contract learning (COS-PLAY, section 4.2): per skill, the effects on which its segments agree, verified on a held-out share.
 //!
-//! Evidence accumulates over the steps. A clause is learnt from the learning instances in which it *occurs*, and verified on the held-out
-//! ones, of which it *holds* on enough (the two words are defined in [`crate::contract`]). Two implementations give the same result:
+//! Evidence accumulates over the steps. A clause is learnt from the learning instances in which it *occurs*; the contract is verified as
+//! a whole on the held-out ones, on which its clauses must *hold* (the two words are defined in [`crate::contract`]). Two implementations give the same result:
 //! [`learn_contract`] on a list of instances, and the differential collections of [`crate::dataflow::evidence`], which follow additions,
 //! relabellings and retractions. No held-out instance is ever learnt from, and a contract below its gate never reaches the bank.
 
@@ -33,7 +33,7 @@ pub const EVIDENCE: usize = 8;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Share of the learning instances in which a clause must occur, and of the held-out ones on which it must hold.
+    /// Share of the learning instances in which a clause must occur.
     #[schemars(range(min = 0.01, max = 1.0))]
     pub frequency: f64,
     /// Learning instances that a skill needs before anything is learnt.
@@ -75,6 +75,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Contracts,
     schedule: Schedule::EveryStep,
     restores: &[TableName::Segments],
+    inherits: &[],
     prepare: Some(crate::dataflow::evidence::prepare),
     plays: false,
     learns: true,
@@ -139,7 +140,7 @@ pub struct Learned {
     pub holdout_instances: u32,
     /// Every literal that occurs in some instance, in order.
     pub counts: Vec<LiteralCount>,
-    /// The clauses that passed one by one; an accepted contract only if [`Learned::verdict`] says so.
+    /// The clauses that enough learning instances share; an accepted contract only if [`Learned::verdict`] says so.
     pub contract: Contract,
     /// Held-out instances on which enough clauses of `contract` hold.
     pub passes: u32,
@@ -152,7 +153,7 @@ pub enum Verdict {
     Accepted,
     /// Fewer learning instances than `min_instances`.
     FewInstances,
-    /// No literal passed.
+    /// No literal is shared by enough learning instances.
     NoClause,
     /// Fewer held-out instances than `min_holdout`.
     FewHoldout,
@@ -256,8 +257,6 @@ enum Fate {
     Contradicted,
     /// Others are better supported.
     Crowded,
-    /// It holds on too few held-out instances.
-    Refuted,
 }
 
 /// The fate of each of `learned.counts`, in order.
@@ -270,8 +269,6 @@ fn fates(learned: &Learned, config: &Config) -> Vec<Fate> {
     for (rank, &index) in kept.iter().enumerate() {
         if rank >= config.max_clauses as usize {
             fates[index] = Fate::Crowded;
-        } else if refuted(&learned.counts[index], learned.holdout_instances, config) {
-            fates[index] = Fate::Refuted;
         }
     }
     fates
@@ -288,11 +285,7 @@ fn first_fate(count: &LiteralCount, support: &BTreeMap<Literal, u32>, instances:
     }
 }
 
-fn refuted(count: &LiteralCount, holdout_instances: u32, config: &Config) -> bool {
-    holdout_instances > 0 && share(count.holdout_holds, holdout_instances) < config.frequency
-}
-
-/// The clauses that pass one by one, from the counts alone.
+/// The clauses, from the learning instances alone: what is verified on the held-out ones must not be chosen by them.
 pub(crate) fn select(learned: &Learned, config: &Config) -> Contract {
     if learned.instances < config.min_instances {
         return Contract::default();
@@ -328,14 +321,13 @@ fn reason(count: &LiteralCount, fate: Fate, learned: &Learned, config: &Config) 
     let occurs = format!("occurs in {support} of {instances} learning instances");
     match fate {
         _ if instances < config.min_instances => learned.explain(config),
-        Fate::Clause => format!("{occurs}; {}", learned.explain(config)),
+        Fate::Clause => {
+            let (holds, holdout) = (count.holdout_holds, learned.holdout_instances);
+            format!("{occurs}, holds on {holds} of {holdout} held-out ones; {}", learned.explain(config))
+        }
         Fate::Rare => format!("{occurs}, below {:.2}", config.frequency),
         Fate::Contradicted => format!("{occurs}, but the opposite occurs at least as often"),
         Fate::Crowded => format!("{occurs}, but {} others are better supported", config.max_clauses),
-        Fate::Refuted => {
-            let (holds, holdout) = (count.holdout_holds, learned.holdout_instances);
-            format!("{occurs}, but holds on only {holds} of {holdout} held-out ones, below {:.2}", config.frequency)
-        }
     }
 }
 

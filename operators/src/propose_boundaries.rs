@@ -193,6 +193,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Cuts,
     schedule: Schedule::EveryStep,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: false,
     learns: false,

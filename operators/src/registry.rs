@@ -42,6 +42,8 @@ pub struct OperatorInfo {
     /// Tables of earlier steps (of any node) that a resumed run hands to `Operator::restore`, each under a port of the table's name. If the
     /// operator has a [`prepare`](Self::prepare), they are fed to that stream instead.
     pub restores: &'static [TableName],
+    /// Configuration keys that, where they are not written, take the configuration of the node at a port: (key, port).
+    pub inherits: &'static [(&'static str, &'static str)],
     /// What happens to the streams of its ports before the operator sees them (differential collections live here); `None` for most.
     pub prepare: Option<Prepare>,
     /// True if it plays or reads episodes and so has a configuration key `split`.

@@ -59,7 +59,7 @@ pub struct RetrievalSkill {
     pub tag: Option<Tag>,
     /// Share of held-out instances that fulfil the contract.
     pub pass_rate: f64,
-    /// Times that the agent had it active.
+    /// Segments that the agent played with it.
     pub uses: u32,
     text: Words,
     literals: Words,

@@ -142,6 +142,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Rollouts,
     schedule: Schedule::EveryStep,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: true,
     learns: false,

@@ -11,6 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// Configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -30,11 +31,125 @@ pub struct Config {
     pub split: SplitName,
 }
 
-struct StoredRollouts {
+/// The stored episodes that a configuration chooses.
+///
+/// Ids of episodes are unique within a run only. If several runs are read, the node's place in an id (`SSSSSSNNIIIII`) is taken by the
+/// ordinal of the run in the order of paths ([`Rollouts::sources`]).
+#[derive(Debug)]
+pub struct Rollouts {
     config: Config,
-    context: NodeContext,
+    sources: Vec<PathBuf>,
     episodes: Vec<StoredStep>,
     experiences: Vec<StoredStep>,
+}
+
+/// Most runs that can be read together: an id has two digits for them.
+const MOST_SOURCES: usize = 100;
+
+impl Rollouts {
+    /// Finds the files.
+    ///
+    /// # Errors
+    /// As [`select`]; if `episodes` are missing beside `experiences`; if there are more than 100 runs.
+    pub fn open(config: Config) -> Result<Self, OperatorError> {
+        let experiences = select(&config.path, TableName::Experiences)?;
+        let sources = sources(&experiences);
+        let beside = |error| OperatorError::Other(format!("{error}; each folder `experiences` needs its `episodes` beside it"));
+        let loose = experiences.iter().flat_map(|step| &step.files).find(|file| file.path.parent() == Some(&file.source));
+        if let Some(file) = loose {
+            let path = file.path.display();
+            return Err(OperatorError::Other(format!(
+                "{path} lies in no folder `experiences/step=…` with its `episodes/step=…` beside it"
+            )));
+        }
+        let episodes = select(&config.path, TableName::Episodes).map_err(beside)?;
+        if sources.len() > MOST_SOURCES {
+            return Err(OperatorError::Other(format!(
+                "{} runs match {}; at most {MOST_SOURCES} can be read together",
+                sources.len(),
+                config.path
+            )));
+        }
+        Ok(Self { config, sources, episodes, experiences })
+    }
+
+    /// The runs (or folders like runs) that the files belong to, by path. The place in the list is the ordinal in ids if there are several.
+    pub fn sources(&self) -> &[PathBuf] {
+        &self.sources
+    }
+
+    /// The last step that has episodes.
+    pub fn last_step(&self) -> u64 {
+        self.experiences.last().map_or(0, |stored| stored.step)
+    }
+
+    /// The chosen episodes of a step, those that the configuration leaves out included.
+    ///
+    /// # Errors
+    /// If the rows cannot be read.
+    pub fn episodes(&self, step: u64) -> Result<Vec<Episode>, OperatorError> {
+        let mut chosen = Vec::new();
+        for (ordinal, rows) in self.rows::<Episode>(&self.episodes, step)? {
+            chosen.extend(self.chosen(ordinal, rows)?);
+        }
+        Ok(chosen)
+    }
+
+    /// The chosen episodes of a step without those that are left out, and their experiences.
+    ///
+    /// # Errors
+    /// If the rows cannot be read, or an episode is not stored whole.
+    pub fn read(&self, step: u64) -> Result<(Vec<Episode>, Vec<Experience>), OperatorError> {
+        let (mut episodes, mut experiences) = (Vec::new(), Vec::new());
+        let mut stored: BTreeMap<usize, Vec<Experience>> = self.rows(&self.experiences, step)?.into_iter().collect();
+        for (ordinal, rows) in self.rows::<Episode>(&self.episodes, step)? {
+            let own = stored.remove(&ordinal).unwrap_or_default();
+            complete(&rows, &own)?;
+            let wanted: BTreeSet<EpisodeId> = rows.iter().filter(|row| self.config.fits(row)).map(|row| row.episode).collect();
+            let own = own.into_iter().filter(|row| wanted.contains(&row.episode));
+            experiences.extend(own.map(|row| Experience { episode: self.key(row.episode, ordinal), ..row }));
+            episodes.extend(self.chosen(ordinal, rows)?);
+        }
+        let left_out = |episode: EpisodeId| self.config.without.contains(&episode.0);
+        episodes.retain(|row| !left_out(row.episode));
+        experiences.retain(|row| !left_out(row.episode));
+        Ok((episodes, experiences))
+    }
+
+    /// Those of a run's episodes that fit, with the keys that they have here.
+    fn chosen(&self, ordinal: usize, rows: Vec<Episode>) -> Result<Vec<Episode>, OperatorError> {
+        let chosen: Vec<Episode> = rows.into_iter().filter(|row| self.config.fits(row)).collect();
+        let nodes: BTreeSet<&str> = chosen.iter().map(|row| row.node.as_str()).collect();
+        if self.sources.len() > 1 && nodes.len() > 1 {
+            return Err(OperatorError::Other(format!("several runs can be read together only for one `node`; they have {nodes:?}")));
+        }
+        Ok(chosen.into_iter().map(|row| Episode { episode: self.key(row.episode, ordinal), ..row }).collect())
+    }
+
+    fn key(&self, episode: EpisodeId, ordinal: usize) -> EpisodeId {
+        if self.sources.len() == 1 { episode } else { EpisodeId::new(episode.step(), ordinal as u32, episode.index()) }
+    }
+
+    /// Rows of a table in one step, by the ordinal of their run.
+    fn rows<T: Table>(&self, steps: &[StoredStep], step: u64) -> Result<Vec<(usize, Vec<T>)>, OperatorError> {
+        let Some(stored) = steps.iter().find(|stored| stored.step == step) else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        for (ordinal, source) in self.sources.iter().enumerate() {
+            let files = stored.files.iter().filter(|file| file.source == *source).cloned().collect();
+            all.push((ordinal, T::from_batch(&read_stored(table_name::<T>()?, &StoredStep { step, files })?)?));
+        }
+        Ok(all)
+    }
+}
+
+fn sources(steps: &[StoredStep]) -> Vec<PathBuf> {
+    let all: BTreeSet<&PathBuf> = steps.iter().flat_map(|step| &step.files).map(|file| &file.source).collect();
+    all.into_iter().cloned().collect()
+}
+
+struct StoredRollouts {
+    context: NodeContext,
+    rollouts: Rollouts,
 }
 
 impl Config {
@@ -50,19 +165,18 @@ impl Config {
     /// What is wrong, with the configuration key that says so.
     pub fn look(&self, steps: u64) -> Result<(), ConfigProblem> {
         let problem = |key, message| ConfigProblem { key, message, valid: Vec::new() };
-        let at_path = |error: cosplay_datasets::Error| problem("path", error.to_string());
-        let experiences = select(&self.path, TableName::Experiences).map_err(at_path)?;
-        let episodes = select(&self.path, TableName::Episodes)
-            .map_err(|error| problem("path", format!("{error}; each folder `experiences` needs its `episodes` beside it")))?;
-        let last = experiences.last().map_or(0, |stored| stored.step);
+        let at_path = |error: OperatorError| problem("path", error.to_string());
+        let rollouts = Rollouts::open(self.clone()).map_err(at_path)?;
+        let last = rollouts.last_step();
         if steps > last + 1 {
             let message = format!("{} has episodes up to step {last}, but the spec asks for {steps} steps", self.path);
             return Err(problem("path", message));
         }
         let mut seen = BTreeSet::new();
-        for stored in &episodes {
-            let rows = read_stored(TableName::Episodes, stored).and_then(|rows| Episode::from_batch(&rows)).map_err(at_path)?;
-            if stored.step < steps && rows.iter().any(|row| self.fits(row)) {
+        for step in 0..steps {
+            let rows = rollouts.rows::<Episode>(&rollouts.episodes, step).map_err(at_path)?;
+            let rows: Vec<Episode> = rows.into_iter().flat_map(|(_, rows)| rows).collect();
+            if rows.iter().any(|row| self.fits(row)) {
                 return Ok(());
             }
             seen.extend(rows.into_iter().map(|row| (row.node, row.split)));
@@ -93,24 +207,13 @@ fn complete(episodes: &[Episode], experiences: &[Experience]) -> Result<(), Oper
     }
 }
 
-/// Stored rows of a table in one step.
-fn rows<T: Table>(steps: &[StoredStep], step: u64) -> Result<Vec<T>, OperatorError> {
-    match steps.iter().find(|stored| stored.step == step) {
-        Some(stored) => Ok(T::from_batch(&read_stored(table_name::<T>()?, stored)?)?),
-        None => Ok(Vec::new()),
-    }
-}
-
 impl Operator for StoredRollouts {
     fn step(&mut self, step: u64, _inputs: &Inputs) -> Result<Outputs, OperatorError> {
         let context = &self.context;
-        let mut episodes: Vec<Episode> = rows(&self.episodes, step)?;
-        let mut experiences: Vec<Experience> = rows(&self.experiences, step)?;
-        complete(&episodes, &experiences)?;
+        let (mut episodes, mut experiences) = self.rollouts.read(step)?;
         let here = |episode: EpisodeId| worker_of_episode(episode.index(), context.workers) == context.worker;
-        episodes.retain(|row| here(row.episode) && self.config.fits(row) && !self.config.without.contains(&row.episode.0));
-        let wanted: BTreeSet<EpisodeId> = episodes.iter().map(|row| row.episode).collect();
-        experiences.retain(|row| wanted.contains(&row.episode));
+        episodes.retain(|row| here(row.episode));
+        experiences.retain(|row| here(row.episode));
         let mut outputs = Outputs::default();
         outputs.push(&episodes)?;
         outputs.push(&experiences)?;
@@ -130,6 +233,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Rollouts,
     schedule: Schedule::EveryStep,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: true,
     learns: false,
@@ -141,8 +245,6 @@ pub static INFO: OperatorInfo = OperatorInfo {
     },
     build: |config: &Value, context: NodeContext| {
         let config: Config = registry::configuration("stored_rollouts", config)?;
-        let episodes = select(&config.path, table_name::<Episode>()?)?;
-        let experiences = select(&config.path, table_name::<Experience>()?)?;
-        Ok(Box::new(StoredRollouts { config, context, episodes, experiences }))
+        Ok(Box::new(StoredRollouts { context, rollouts: Rollouts::open(config)? }))
     },
 };

@@ -286,6 +286,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Rollouts,
     schedule: Schedule::Once,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: true,
     learns: false,

@@ -13,6 +13,8 @@ pub struct Banks {
 
 /// Most segments that are listed for a clause.
 const LISTED: usize = 12;
+/// Most segments that are named with an event.
+const EVENT_EVIDENCE: usize = 3;
 
 impl Banks {
     /// Opens a run.
@@ -176,35 +178,91 @@ impl Banks {
     /// As [`Banks::skill`]; exit code 2 if there is no such clause.
     pub fn why(&self, step: u64, wanted: &str, clause: Option<&str>) -> Result<String, Ending> {
         let skill = self.skill(step, wanted)?;
-        let clauses: Vec<Clause> = self.run.read_step::<Clause>(step)?.into_iter().filter(|row| row.skill == skill.skill).collect();
-        let segments = self.segments(step)?;
+        let (at, clauses) = self.clauses(step, skill.skill)?;
+        let segments = self.segments(at)?;
         let mut text = format!("skill {} · {} · {} after step {step}\n", skill.skill, skill.name, skill.state);
-        let mut found = false;
-        for row in &clauses {
-            let spelt = spell(&row.effect, &row.literal);
-            if clause.is_some_and(|clause| clause != spelt && clause != row.literal) || (clause.is_none() && !row.accepted) {
-                continue;
+        let events: Vec<(u64, BankEvent)> = self.run.read_all::<BankEvent>()?;
+        let events: Vec<(u64, BankEvent)> =
+            events.into_iter().filter(|(at, event)| *at <= step && event.skills.contains(&skill.skill)).collect();
+        if clauses.is_empty() {
+            self.founding(&mut text, &skill, clause, &events, &segments)?;
+        } else {
+            if at < step {
+                let _ = writeln!(text, "clauses as of step {at}, the last in which segments had its label");
             }
-            found = true;
-            self.clause(&mut text, row, &spelt, &skill, &segments);
-        }
-        if let (Some(clause), false) = (clause, found) {
-            let names: Vec<String> = clauses.iter().map(|row| spell(&row.effect, &row.literal)).collect();
-            return Err(
-                Ending::wrong(format!("skill {} has no clause `{clause}`", skill.skill)).hint(format!("its clauses: {}", names.join(" ")))
-            );
+            let shown = |row: &&Clause| match clause {
+                Some(clause) => clause == spell(&row.effect, &row.literal) || clause == row.literal,
+                None => row.accepted,
+            };
+            let rows: Vec<&Clause> = clauses.iter().filter(shown).collect();
+            if let (Some(clause), true) = (clause, rows.is_empty()) {
+                let names: Vec<String> = clauses.iter().map(|row| spell(&row.effect, &row.literal)).collect();
+                return Err(no_clause(&skill, clause, &names));
+            }
+            for row in rows {
+                self.clause(&mut text, row, &spell(&row.effect, &row.literal), &skill, &segments);
+            }
         }
         let _ = writeln!(text, "\nevents");
-        for (at, event) in
-            self.run.read_all::<BankEvent>()?.into_iter().filter(|(at, event)| *at <= step && event.skills.contains(&skill.skill))
-        {
+        for (at, event) in &events {
+            let first: Vec<String> = event.evidence.iter().take(EVENT_EVIDENCE).map(ToString::to_string).collect();
             let _ = writeln!(
                 text,
-                "  step {at}: {} {} by {} — {} ({} segments)",
-                event.kind, event.verdict, event.proposed_by, event.reason, event.support
+                "  step {at}: {} {} by {} — {} ({} segments{})",
+                event.kind,
+                event.verdict,
+                event.proposed_by,
+                event.reason,
+                event.support,
+                if first.is_empty() { String::new() } else { format!(", such as {}", first.join(", ")) }
             );
         }
         Ok(text)
+    }
+
+    /// The clauses of a skill in the last step up to `step` that has any, with that step.
+    fn clauses(&self, step: u64, skill: SkillId) -> Result<(u64, Vec<Clause>), Ending> {
+        for at in self.run.steps(TableName::Contracts).into_iter().rev().filter(|&at| at <= step) {
+            let rows: Vec<Clause> = self.run.read_step::<Clause>(at)?.into_iter().filter(|row| row.skill == skill).collect();
+            if !rows.is_empty() {
+                return Ok((at, rows));
+            }
+        }
+        Ok((step, Vec::new()))
+    }
+
+    /// A skill that was made in this very step: its contract rests on the segments of the event that made it.
+    fn founding(
+        &self,
+        text: &mut String,
+        skill: &Skill,
+        clause: Option<&str>,
+        events: &[(u64, BankEvent)],
+        segments: &BTreeMap<SegmentId, Segment>,
+    ) -> Result<(), Ending> {
+        let Some((at, event)) = events.iter().find(|(_, event)| event.verdict == "accepted") else { return Ok(()) };
+        let names = literals(skill);
+        if let Some(clause) = clause.filter(|clause| !names.iter().any(|name| name == clause)) {
+            return Err(no_clause(skill, clause, &names));
+        }
+        for name in names.iter().filter(|name| clause.is_none_or(|clause| *name == clause)) {
+            let (effect_name, literal) = match name.split_at_checked(1) {
+                Some(("+", rest)) => ("add", rest),
+                Some(("-", rest)) => ("delete", rest),
+                _ => ("event", name.as_str()),
+            };
+            let rests = |segment: &&Segment| effect(segment, effect_name).iter().any(|own| own == literal);
+            let rests: Vec<&Segment> = event.evidence.iter().filter_map(|id| segments.get(id)).filter(rests).collect();
+            let _ = writeln!(
+                text,
+                "\n{name}  made in step {at} ({}): brought about in {} of {} segments",
+                event.kind,
+                rests.len(),
+                event.evidence.len()
+            );
+            list(text, &rests);
+        }
+        Ok(())
     }
 
     /// Latest row of every segment up to a step.
@@ -235,24 +293,33 @@ impl Banks {
             .values()
             .filter(|segment| segment.skill == Some(skill.skill) && effect(segment, &row.effect).contains(&row.literal))
             .collect();
-        for segment in rests.iter().take(LISTED) {
-            let _ = writeln!(
-                text,
-                "  segment {} · episode {} steps {}–{} · {} · return {:.0} · margin {:.2}{}",
-                segment.segment,
-                segment.episode,
-                segment.start,
-                segment.end.saturating_sub(1),
-                segment.tag,
-                segment.ret,
-                segment.margin,
-                if segment.holdout { " · held out" } else { "" }
-            );
-        }
-        if rests.len() > LISTED {
-            let _ = writeln!(text, "  … and {} more (table `segments`)", rests.len() - LISTED);
-        }
+        list(text, &rests);
     }
+}
+
+/// A line for each segment, up to [`LISTED`].
+fn list(text: &mut String, segments: &[&Segment]) {
+    for segment in segments.iter().take(LISTED) {
+        let _ = writeln!(
+            text,
+            "  segment {} · episode {} steps {}–{} · {} · return {:.0} · margin {:.2}{}",
+            segment.segment,
+            segment.episode,
+            segment.start,
+            segment.end.saturating_sub(1),
+            segment.tag,
+            segment.ret,
+            segment.margin,
+            if segment.holdout { " · held out" } else { "" }
+        );
+    }
+    if segments.len() > LISTED {
+        let _ = writeln!(text, "  … and {} more (table `segments`)", segments.len() - LISTED);
+    }
+}
+
+fn no_clause(skill: &Skill, clause: &str, names: &[String]) -> Ending {
+    Ending::wrong(format!("skill {} has no clause `{clause}`", skill.skill)).hint(format!("its clauses: {}", names.join(" ")))
 }
 
 fn effect<'a>(segment: &'a Segment, effect: &str) -> &'a [String] {

@@ -4,7 +4,7 @@ use crate::bank::Banks;
 use crate::error::Ending;
 use crate::eval::{self, BankChoice, EvalRequest};
 use crate::query::{self, Format};
-use crate::rebuild::{self, RebuildRequest};
+use crate::rebuild::{self, Comparison, RebuildRequest};
 use crate::run::cluster::{Cluster, read_hosts};
 use crate::run::progress::tell;
 use crate::run::{RunRequest, load, load_kept, run};
@@ -342,22 +342,28 @@ fn rebuild_command(arguments: &RebuildArguments) -> Result<(), Ending> {
         out: arguments.out.clone(),
         request: arguments.session.request(&spec, &arguments.sets, Some(&arguments.out), arguments.resume)?,
     };
-    match rebuild::rebuild(&resolved, &request)? {
-        None => print(&format!("{}: rebuilt\n", arguments.out.display())),
-        Some(differences) if differences.is_empty() => {
-            print(&format!("{}: rebuilt, and equal to the live bank in every step\n", arguments.out.display()))
+    let rebuilt = rebuild::rebuild(&resolved, &request)?;
+    let out = arguments.out.display();
+    let mut text = String::new();
+    for (ordinal, source) in rebuilt.sources.iter().enumerate() {
+        text.push_str(&format!("episodes …{ordinal:02}….. come from {}\n", source.display()));
+    }
+    match rebuilt.comparison {
+        Comparison::None => text.push_str(&format!("{out}: rebuilt\n")),
+        Comparison::OtherSpec => {
+            text.push_str(&format!("{out}: rebuilt; the live bank was made with other settings, so they were not compared\n"))
         }
-        Some(differences) => {
+        Comparison::Differences(differences) if differences.is_empty() => {
+            text.push_str(&format!("{out}: rebuilt, and equal to the live bank in every step\n"));
+        }
+        Comparison::Differences(differences) => {
             let list: Vec<String> = differences.iter().take(8).map(|(step, table)| format!("{table} in step {step}")).collect();
-            Err(Ending::failed(format!(
-                "{}: rebuilt, but it differs from the live bank: {}{}",
-                arguments.out.display(),
-                list.join(", "),
-                if differences.len() > 8 { " and more" } else { "" }
-            ))
-            .hint("if settings were changed this is expected; else the run was made by another version or on another kind of processor"))
+            let more = if differences.len() > 8 { " and more" } else { "" };
+            return Err(Ending::failed(format!("{out}: rebuilt, but it differs from the live bank: {}{more}", list.join(", ")))
+                .hint("the run was made by another version, or on another kind of processor"));
         }
     }
+    print(&text)
 }
 
 fn eval_command(arguments: &EvalArguments) -> Result<(), Ending> {

@@ -32,6 +32,13 @@ pub fn adapters(run: &Path, out: &Path, at: Option<u64>) -> Result<String, Endin
     let book = PromptBook::new(play::environment(&context)?.info(), spec.settings.model.choices)?;
     let policy = Policy::from_rows(rows, &context, &book)?;
     let base = out.join("base");
+    if cosplay_datasets::files::is_file(out) || cosplay_datasets::files::is_folder(&base) {
+        return Err(Ending::wrong(format!(
+            "{} is there already",
+            if cosplay_datasets::files::is_folder(&base) { &base } else { out }.display()
+        ))
+        .hint("write elsewhere with --out DIR"));
+    }
     policy.model.save_base(&base).map_err(OperatorError::from)?;
     let mut text = format!("{}\n", base.display());
     for name in policy.adapters.keys() {

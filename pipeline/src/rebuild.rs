@@ -1,11 +1,13 @@
 //! `cosplay rebuild`: makes banks again from stored rollouts, with the bank side of a spec and no model call.
 
 use crate::error::Ending;
-use crate::run::{RunRequest, execute};
+use crate::run::progress::tell;
+use crate::run::{RunRequest, execute, load_kept};
 use crate::spec::Resolved;
-use cosplay_datasets::{Episode, RunDir, Table, TableName};
+use cosplay_datasets::{RunDir, TableName};
 use cosplay_operators::graph::{Node, Wire};
-use cosplay_operators::{registry, stored_rollouts};
+use cosplay_operators::registry;
+use cosplay_operators::stored_rollouts::{self, Rollouts};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -83,55 +85,112 @@ fn ancestors_of_banks(spec: &Resolved) -> BTreeSet<String> {
     keep
 }
 
-/// `cosplay rebuild`. Returns the steps in which the rebuilt bank differs from the live one, if there is a live one to compare with.
+/// How a rebuilt bank relates to the live one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// There is no live bank of the same episodes.
+    None,
+    /// The spec makes banks in another way than the live run did.
+    OtherSpec,
+    /// Steps and tables that differ; none if all are equal.
+    Differences(Vec<(u64, TableName)>),
+}
+
+/// What `cosplay rebuild` did.
+#[derive(Clone, Debug)]
+pub struct Rebuilt {
+    /// Comparison with the live bank.
+    pub comparison: Comparison,
+    /// The runs that were read together, if there are several: the place in the list is the ordinal in ids of episodes.
+    pub sources: Vec<PathBuf>,
+}
+
+/// `cosplay rebuild`.
 ///
 /// # Errors
 /// As [`crate::run::run`].
-pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Option<Vec<(u64, TableName)>>, Ending> {
+pub fn rebuild(spec: &Resolved, request: &RebuildRequest) -> Result<Rebuilt, Ending> {
     let live = Path::new(&request.rollouts);
     let live = if RunDir::exists(live) { Some(RunDir::open(live)?) } else { None };
     let stored = cosplay_datasets::stored::select(&request.rollouts, TableName::Experiences)?;
-    let last = stored.last().map(|step| step.step).ok_or_else(|| Ending::wrong(format!("{}: no stored episodes", request.rollouts)))?;
+    let last = stored.last().map_or(0, |step| step.step);
     let at = request.at.unwrap_or(last);
     if at > last {
         return Err(Ending::wrong(format!("there is no step {at}; the last stored step is {last}")));
     }
+    if let Some(run) =
+        stored.iter().flat_map(|step| &step.files).map(|file| &file.source).find(|run| RunDir::exists(run) && inside(&request.out, run))
+    {
+        return Err(Ending::wrong(format!("{} lies in {}, which is read", request.out.display(), run.display()))
+            .hint("write elsewhere with --out DIR"));
+    }
     let path = absolute(&request.rollouts);
     let plan = from_stored(spec, &path, &request.without, at + 1)?;
+    for set in ineffective(&request.request.sets, &plan) {
+        tell(&format!("note: --set {set} has no effect here: a rebuild only makes banks, from episodes that are stored"));
+    }
+    let mut sources = BTreeSet::new();
+    let mut known = Vec::new();
     for node in plan.nodes.iter().filter(|node| node.info.name == "stored_rollouts") {
         let config: stored_rollouts::Config = registry::configuration("stored_rollouts", &node.config)?;
         config.look(at + 1).map_err(|problem| Ending::wrong(problem.message))?;
+        let rollouts = Rollouts::open(config)?;
+        sources.extend(rollouts.sources().to_vec());
+        known.push(rollouts);
     }
-    known_episodes(request, &plan, at)?;
+    known_episodes(request, &known, at)?;
+    let comparison = match &live {
+        Some(_) if !request.without.is_empty() => Comparison::None,
+        Some(live) if other_bank(live.path(), &plan, &path, at)? => Comparison::OtherSpec,
+        Some(_) => Comparison::Differences(Vec::new()),
+        None => Comparison::None,
+    };
     execute(plan, &request.out, &request.request)?;
-    match live {
-        Some(live) if request.without.is_empty() => Ok(Some(differences(&live, &RunDir::open(&request.out)?, at)?)),
-        _ => Ok(None),
-    }
+    let comparison = match (comparison, live) {
+        (Comparison::Differences(_), Some(live)) => Comparison::Differences(differences(&live, &RunDir::open(&request.out)?, at)?),
+        (comparison, _) => comparison,
+    };
+    Ok(Rebuilt { comparison, sources: if sources.len() > 1 { sources.into_iter().collect() } else { Vec::new() } })
+}
+
+/// Changes of the spec that concern nodes which a rebuild does not run.
+fn ineffective<'s>(sets: &'s [String], plan: &Resolved) -> Vec<&'s str> {
+    let runs = |name: &str| plan.node(name).is_some_and(|node| node.info.name != "stored_rollouts");
+    let node = |set: &str| set.split('=').next().and_then(|key| key.strip_prefix("graph.")?.split('.').next()).map(str::to_owned);
+    sets.iter().map(String::as_str).filter(|set| node(set).is_some_and(|node| !runs(&node))).collect()
+}
+
+/// Whether `path` lies in the folder `run`, or is it.
+fn inside(path: &Path, run: &Path) -> bool {
+    let (path, run) = (std::path::absolute(path), std::path::absolute(run));
+    matches!((path, run), (Ok(path), Ok(run)) if path.starts_with(&run))
+}
+
+/// Whether the live run made its bank in another way than `plan` does.
+fn other_bank(live: &Path, plan: &Resolved, path: &str, at: u64) -> Result<bool, Ending> {
+    let kept = from_stored(&load_kept(live, &[])?, path, &[], at + 1);
+    Ok(kept.map_or(true, |kept| kept.first_difference(plan).is_some_and(|what| !what.contains("`name`"))))
 }
 
 /// Checks that the episodes to leave out are there: a mistyped one would leave out nothing, without a word.
-fn known_episodes(request: &RebuildRequest, plan: &Resolved, last: u64) -> Result<(), Ending> {
+fn known_episodes(request: &RebuildRequest, rollouts: &[Rollouts], last: u64) -> Result<(), Ending> {
     let mut unknown: BTreeSet<u64> = request.without.iter().copied().collect();
     if unknown.is_empty() {
         return Ok(());
     }
-    let players: BTreeSet<&str> = plan.nodes.iter().filter(|node| node.info.plays).map(|node| node.name.as_str()).collect();
     let mut example = None;
-    for step in cosplay_datasets::select(&request.rollouts, TableName::Episodes)? {
-        if step.step <= last {
-            for row in Episode::from_batch(&cosplay_datasets::read_stored(TableName::Episodes, &step)?)? {
-                if players.contains(row.node.as_str()) {
-                    unknown.remove(&row.episode.0);
-                    example = example.or(Some(row.episode));
-                }
+    for rollouts in rollouts {
+        for step in 0..=last {
+            for row in rollouts.episodes(step)? {
+                unknown.remove(&row.episode.0);
+                example = example.or(Some(row.episode));
             }
         }
     }
     let Some(episode) = unknown.first() else { return Ok(()) };
     let ending = Ending::wrong(format!("--without {episode}: the bank rests on no such episode up to step {last} of {}", request.rollouts));
     Err(match example {
-        Some(example) => ending.hint(format!("the first one is {example}; the table `episodes` lists all, those of {players:?} count")),
+        Some(example) => ending.hint(format!("the first one is {example}; the table `episodes` of a rebuilt run lists all")),
         None => ending,
     })
 }

@@ -21,6 +21,12 @@ impl Interval {
         Self { mean, half, count }
     }
 
+    /// Interval of a mean from the standard deviation of the values themselves (not the estimate for what they were drawn from).
+    pub fn from_spread(mean: f64, spread: f64, count: usize) -> Self {
+        let half = if count < 2 { f64::NAN } else { t_quantile(count - 1) * spread / ((count - 1) as f64).sqrt() };
+        Self { mean, half, count }
+    }
+
     /// Interval of the mean difference of paired values.
     pub fn paired(after: &[f64], before: &[f64]) -> Self {
         Self::of(&after.iter().zip(before).map(|(after, before)| after - before).collect::<Vec<_>>())
@@ -57,6 +63,14 @@ pub fn t_quantile(freedom: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_interval_for_one_sample() {
+        let values = [1.0, 4.0, 4.5, 9.0];
+        let all = Interval::of(&values);
+        let spread = (values.iter().map(|value| (value - all.mean).powi(2)).sum::<f64>() / 4.0).sqrt();
+        assert!((Interval::from_spread(all.mean, spread, 4).half - all.half).abs() < 1e-12);
+    }
 
     #[test]
     fn quantiles_are_those_of_the_tables() {

@@ -132,6 +132,9 @@ fn why_lists_exactly_the_segments_that_a_clause_rests_on() {
         let segments = segments(step);
         let clauses = run().read_step::<Clause>(step).unwrap();
         for skill in run().read_step::<Skill>(step).unwrap() {
+            if clauses.iter().all(|row| row.skill != skill.skill) {
+                continue; // explained by what made it
+            }
             let text = result(look(&["bank", "why"], &[&skill.skill.to_string(), "--at", &step.to_string()]));
             let listed = listed(&text);
             let accepted: Vec<&Clause> = clauses.iter().filter(|row| row.skill == skill.skill && row.accepted).collect();
@@ -322,4 +325,34 @@ fn a_reader_that_goes_away_is_no_failure() {
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()), (Some(0), ""), "{command:?}");
     }
+}
+
+/// A skill of the step that made it has no clauses yet, and a retired one has none any more: both rest on evidence all the same.
+#[test]
+fn why_explains_new_and_retired_skills_too() {
+    let run = run();
+    let (mut new, mut retired) = (0, 0);
+    for step in 0..5 {
+        let clauses = run.read_step::<Clause>(step).unwrap();
+        for skill in run.read_step::<Skill>(step).unwrap() {
+            let has_rows = clauses.iter().any(|row| row.skill == skill.skill);
+            let text = result(look(&["bank", "why"], &[&skill.skill.to_string(), "--at", &step.to_string()]));
+            assert!(text.contains("such as "), "no evidence is named\n{text}");
+            if !has_rows && skill.created == step as u32 {
+                new += 1;
+                assert!(text.contains(&format!("made in step {step}")) && text.contains("  segment "), "{text}");
+            } else if skill.state == "retired" {
+                retired += usize::from(text.contains("clauses as of step"));
+            }
+        }
+    }
+    assert!(new > 3 && retired > 0, "{new} new and {retired} retired skills were explained");
+}
+
+/// An unquoted word of SQL cuts a statement short, after which other names are not found.
+#[test]
+fn reserved_words_get_the_hint_to_quote_them() {
+    let ended = look(&["query"], &["select step, end from segments"]).expect(2).one_error().says(&["needs quotes", "\"end\""]);
+    assert!(!ended.stderr.contains("did you mean `step`"), "{}", ended.stderr);
+    result(look(&["query"], &["select step, \"end\" from segments limit 2"]));
 }

@@ -68,12 +68,54 @@ fn as_of_an_earlier_step() {
 }
 
 #[test]
-fn a_changed_setting_is_told_from_the_live_bank() {
+fn other_settings_make_another_bank_which_is_no_failure() {
     let folder = TempDir::new().unwrap();
     let out = folder.path().join("rebuilt");
-    let ended = end(rebuild(&tiny().path, &out).args(["--set", "graph.bank.min_segments=4"]));
-    ended.expect(1).one_error().says(&["differs from the live bank", "skills in step", "if settings were changed"]);
+    let ended = end(rebuild(&tiny().path, &out).args(["--set", "graph.bank.min_segments=4", "--set", "graph.rollouts.starts=9"])).expect(0);
+    assert!(ended.stdout.contains("made with other settings"), "{}", ended.stdout);
+    ended.says(&["--set graph.rollouts.starts=9 has no effect"]);
     assert_eq!(committed(&out), 5);
+    assert_ne!(bank(&tiny().path), bank(&out));
+}
+
+/// A pile of runs gives one bank. Their episodes share ids, so that the run takes the node's place in them.
+#[test]
+fn several_runs_give_one_bank() {
+    let folder = TempDir::new().unwrap();
+    let pile = folder.path().join("pile");
+    for (name, from) in [("a", tiny()), ("b", crate::program::swift())] {
+        for (path, bytes) in files(&from.path) {
+            let path = pile.join(name).join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+    let episodes = |run: &Path, step| -> Vec<Episode> { RunDir::open(run).unwrap().read_step::<Episode>(step).unwrap() };
+    let played = |run: &Path, step| episodes(run, step).into_iter().filter(|row| row.node == "rollouts").count();
+    let pattern = pile.join("*").display().to_string();
+    let mut outs = Vec::new();
+    for workers in ["1", "2"] {
+        let out = folder.path().join(workers);
+        let mut command = rebuild(&fixture("tiny.yaml"), &out);
+        let ended = end(command.args(["--rollouts", &pattern, "--at", "1", "--workers", workers])).expect(0);
+        assert!(ended.stdout.contains("…00….. come from") && ended.stdout.contains("pile/b"), "{}", ended.stdout);
+        outs.push(out);
+    }
+    assert_same_bytes(&outs[0], &outs[1], "several runs with two workers");
+    let rebuilt = episodes(&outs[0], 1);
+    assert_eq!(rebuilt.len(), played(&tiny().path, 1) + played(&crate::program::swift().path, 1));
+    let one = rebuilt.last().unwrap().episode.to_string();
+    let left_out = folder.path().join("left-out");
+    end(rebuild(&fixture("tiny.yaml"), &left_out).args(["--rollouts", &pattern, "--at", "1", "--without", &one])).expect(0);
+    assert_eq!(episodes(&left_out, 1).len(), rebuilt.len() - 1);
+}
+
+#[test]
+fn nothing_is_written_into_the_run_that_is_read() {
+    let copy = copy(&tiny().path);
+    let before = files(copy.path());
+    end(&mut rebuild(copy.path(), &copy.path().join("sub"))).expect(2).one_error().says(&["which is read", "--out"]);
+    assert!(before == files(copy.path()));
 }
 
 /// Writes the run's rollouts without one episode, as loose Parquet files below `folder`.

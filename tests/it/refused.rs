@@ -47,6 +47,26 @@ fn loose_experiences_need_their_episodes_and_all_of_their_steps() {
 }
 
 #[test]
+fn patterns_say_what_they_do_not_know() {
+    let folder = TempDir::new().unwrap();
+    let loose = folder.path().join("some.parquet");
+    let file = std::fs::read_dir(tiny().path.join("experiences/step=000001")).unwrap().next().unwrap().unwrap().path();
+    std::fs::copy(file, &loose).unwrap();
+    let run = tiny().path.display().to_string();
+    for (pattern, part) in [
+        (loose.display().to_string(), "lies in no folder `experiences/step="),
+        (format!("{run}/experiences/step=00000[01]/*.parquet"), "neither `[…]` nor `{…}`"),
+        (format!("{run}/segments/*/*.parquet"), "names the table `segments`"),
+        (String::new(), "the pattern is empty"),
+    ] {
+        let out = folder.path().join("rebuilt");
+        let ended = end(cosplay().arg("rebuild").arg(fixture("tiny.yaml")).arg("--rollouts").arg(&pattern).arg("--out").arg(&out));
+        ended.expect(2).one_error().says(&[part]);
+        assert!(!out.exists());
+    }
+}
+
+#[test]
 fn stored_rollouts_that_do_not_fit_are_found_by_the_plan() {
     let folder = TempDir::new().unwrap();
     let plan = |head: &str, config: &str| {

@@ -124,6 +124,7 @@ const PLAIN: OperatorInfo = OperatorInfo {
     output: Kind::Rollouts,
     schedule: Schedule::EveryStep,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: false,
     learns: false,

@@ -20,6 +20,8 @@ crate::table! {
         relabelled: bool,
         /// Label before a relabelling; null is NEW.
         previous: Option<SkillId>,
+        /// Skill that the agent had active in most of its steps; null if that is none.
+        played: Option<SkillId>,
         /// Dominant intention tag of the segment.
         tag: String,
         /// Predicates that hold before the segment.

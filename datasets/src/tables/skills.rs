@@ -42,7 +42,7 @@ crate::table! {
         instances: u32,
         /// Share of held-out instances that fulfil the contract.
         pass_rate: f64,
-        /// Segments that segmentation has given to the skill.
+        /// Segments in most of which the agent had the skill active, whatever segmentation took them for.
         uses: u32,
         /// Those of them that fulfil its contract.
         successes: u32,

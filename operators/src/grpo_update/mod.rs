@@ -14,7 +14,7 @@ use crate::play::{self, AgentBank};
 use crate::policy::Policy;
 use crate::prompts::PromptBook;
 use crate::registry::{self, OperatorInfo};
-use crate::rewards::{ActionReward, ActionTerms, RetrievalReward, action_rewards, retrieval_reward, skill_uses};
+use crate::rewards::{ActionReward, ActionTerms, RETRIEVAL_CONFIDENCE, RetrievalReward, action_rewards, retrieval_reward, skill_uses};
 use advantage::moments;
 use cosplay_datasets::{Decision, Episode, Experience, Sample, Skill, SkillId};
 use cosplay_envs::EnvInfo;
@@ -205,8 +205,8 @@ fn retrieval_samples(
             skill_uses(&batch.experiences[index], contracts, info).into_iter().map(|used| (used.t, used)).collect();
         for row in decisions.iter().filter(|row| row.task == "skill") {
             let Some(used) = uses.get(&row.t) else { continue };
-            let confidence = f64::from(row.logprob).exp();
-            let reward = retrieval_reward(used, longest.get(&used.skill).copied().unwrap_or(10), confidence, unit, weights);
+            let longest = longest.get(&used.skill).copied().unwrap_or(10);
+            let reward = retrieval_reward(used, longest, RETRIEVAL_CONFIDENCE, unit, weights);
             samples.push(Sample {
                 adapter: "retrieval".into(),
                 group: batch.episodes[index].group,
@@ -386,6 +386,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Policy,
     schedule: Schedule::EveryStep,
     restores: &[],
+    inherits: &[],
     prepare: None,
     plays: false,
     learns: true,

@@ -5,10 +5,10 @@ use super::{Config, is_held_out};
 use crate::contract::Effect;
 use crate::operator::OperatorError;
 use crate::viterbi::{Path, Piece, Problem, decode};
-use cosplay_datasets::SegmentId;
 use cosplay_datasets::tables::{Cut, Experience, Segment};
+use cosplay_datasets::{SegmentId, SkillId};
 use cosplay_envs::{PredicateSet, Tag};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Number of ids that an episode's segments can have.
 const MOST_SEGMENTS: usize = SegmentId::PER_EPISODE as usize;
@@ -123,6 +123,15 @@ fn boundaries(rows: &[&Experience], cuts: &[&Cut]) -> (Vec<u32>, Vec<f64>) {
     ends(0).chain(inner).chain(ends(rows.len())).unzip()
 }
 
+/// The skill that was active in most steps; of equally frequent ones none first, then the lowest.
+fn played(steps: &[&Experience]) -> Option<SkillId> {
+    let mut counts: BTreeMap<Option<SkillId>, usize> = BTreeMap::new();
+    for step in steps {
+        *counts.entry(step.skill).or_default() += 1;
+    }
+    counts.into_iter().rev().max_by_key(|&(_, count)| count).and_then(|(skill, _)| skill)
+}
+
 /// The row of a segment.
 fn describe(rows: &[&Experience], outline: &Outline, piece: &Piece, ordinal: u32, labels: &Labels, config: &Config) -> Option<Segment> {
     let span = outline.boundaries[piece.start] as usize..outline.boundaries[piece.end] as usize;
@@ -145,6 +154,7 @@ fn describe(rows: &[&Experience], outline: &Outline, piece: &Piece, ordinal: u32
         skill: labels.skill(piece.label),
         relabelled: false,
         previous: None,
+        played: played(steps),
         tag: outline.tag(piece.start, piece.end).to_owned(),
         added: ordered(after.difference(&before).copied().collect()),
         deleted: ordered(before.difference(&after).copied().collect()),

@@ -48,6 +48,24 @@ fn planted_behaviours_are_found_with_their_cuts_and_labels() {
     assert!(found[..3].iter().all(|segment| segment.runner_up.is_none() && segment.margin > 0.3), "{found:#?}");
 }
 
+/// `played` is what the agent had in mind, whatever the segment turned out to be.
+#[test]
+fn the_skill_that_was_played_most_is_noted() {
+    let mut rows = planted(1);
+    let length = rows.len();
+    for (at, row) in rows.iter_mut().enumerate() {
+        row.skill = (at * 3 >= length).then_some(SkillId(if at % 4 == 0 { 2 } else { 7 }));
+    }
+    let found = segments(&rows, &bank());
+    for segment in &found {
+        let inside = rows.iter().filter(|row| (segment.start..segment.end).contains(&row.t));
+        let count = |skill: Option<u32>| inside.clone().filter(|row| row.skill == skill.map(SkillId)).count();
+        let most = [None, Some(2), Some(7)].into_iter().max_by_key(|&skill| (count(skill), std::cmp::Reverse(skill))).flatten();
+        assert_eq!(segment.played, most.map(SkillId));
+    }
+    assert!(found.iter().any(|segment| segment.played.is_none()) && found.iter().any(|segment| segment.played == Some(SkillId(7))));
+}
+
 #[test]
 fn labels_need_no_intentions() {
     let mut rows = planted(1);

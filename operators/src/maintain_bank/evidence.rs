@@ -19,6 +19,8 @@ pub struct Record {
     pub step: u64,
     /// Skill that explains it; none is NEW.
     pub label: Option<SkillId>,
+    /// Skill that the agent had active in most of it.
+    pub played: Option<SkillId>,
     /// What it did.
     pub effect: Effect,
     /// Dominant intention tag, if anybody stated one.
@@ -56,6 +58,7 @@ impl Evidence {
                 episode: segment.episode,
                 step,
                 label: segment.skill,
+                played: segment.played,
                 effect: Effect::from_segment(segment, info)?,
                 tag: Tag::parse(&segment.tag),
                 length: segment.end.saturating_sub(segment.start),

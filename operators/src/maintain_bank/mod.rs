@@ -46,7 +46,7 @@ pub const RETIRED: &str = "retired";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// How the contracts of proposed skills are learnt and verified; should equal the configuration of `learn_contracts`.
+    /// How the contracts of proposed skills are learnt and verified. Default: the configuration of the node at `contracts`.
     pub contract: learn_contracts::Config,
     /// Most active skills.
     #[schemars(range(min = 1, max = 1_000))]
@@ -167,6 +167,7 @@ pub static INFO: OperatorInfo = OperatorInfo {
     output: Kind::Bank,
     schedule: Schedule::EveryStep,
     restores: &[TableName::Segments],
+    inherits: &[("contract", "contracts")],
     prepare: None,
     plays: false,
     learns: true,

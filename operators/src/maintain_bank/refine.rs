@@ -68,13 +68,13 @@ pub(crate) fn adopt(work: &mut Work<'_>, skill: SkillId, contract: Contract) {
     describe_entry(entry, &records, &work.base, work.config, work.info);
 }
 
-/// Drops the weak clauses of a contract that fails, if what is left passes.
+/// Drops the weak clauses of a contract that fails on the held-out instances, if what is left passes on them.
 fn weaken_skill(work: &mut Work<'_>, skill: SkillId) {
     let Some(entry) = work.skills.get(&skill) else { return };
     let contract = entry.contract;
     let records = work.records(skill);
     let (evidence, all) = (segment_ids(&records), instances(&records));
-    let holdout: Vec<_> = all.into_iter().filter(|instance| instance.holdout).collect();
+    let (holdout, learning): (Vec<_>, Vec<_>) = all.into_iter().partition(|instance| instance.holdout);
     let rules = &work.config.contract;
     let total = holdout.len() as u32;
     let pass_rate = |contract: &Contract| share(passes(&holdout, contract, rules), total);
@@ -82,8 +82,9 @@ fn weaken_skill(work: &mut Work<'_>, skill: SkillId) {
     if total < rules.min_holdout || before >= rules.pass_rate {
         return;
     }
-    let holds = |literal: Literal| holdout.iter().filter(|instance| instance.effect.holds(literal)).count() as u32;
-    let rates: Vec<(Literal, f64)> = contract.literals().map(|literal| (literal, share(holds(literal), total))).collect();
+    // Which clauses are weak, the learning instances say: the held-out ones verify what is left.
+    let holds = |literal: Literal| learning.iter().filter(|instance| instance.effect.holds(literal)).count() as u32;
+    let rates: Vec<(Literal, f64)> = contract.literals().map(|literal| (literal, share(holds(literal), learning.len() as u32))).collect();
     let weaker = weaken(&rates, work.config.weaken_below);
     let after = pass_rate(&weaker);
     let dropped = contract.minus(&weaker).spell(work.info);

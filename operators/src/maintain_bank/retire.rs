@@ -44,7 +44,7 @@ fn reason(work: &Work<'_>, skill: SkillId, records: &[&Record], learnt: Option<&
     let idle = work.step.saturating_sub(last);
     // A skill that was made in this step has had no chance yet.
     if idle >= u64::from(config.patience) && u64::from(entry.row.created) < work.step {
-        return Some(format!("no segment has supported it since step {last}: {idle} steps, at most {} are allowed", config.patience));
+        return Some(format!("no segment has supported it since step {last}: {idle} steps, and the patience is {}", config.patience));
     }
     let dangers = learnt.map_or(PredicateSet::EMPTY, |contract| contract.adds.intersection(config.dangers(work.info)));
     if !dangers.is_empty() {

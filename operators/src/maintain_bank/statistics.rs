@@ -1,8 +1,9 @@
 //! The figures of a skill, computed anew in every step from all of its evidence.
 //!
-//! * `instances` and `uses`: segments that segmentation has given to the skill; `successes`: those that fulfil its contract (at least
-//!   `instance_pass` of the clauses hold). They count what was done, whether or not the agent had the skill in mind.
-//! * `pass_rate`: the share of successes among the held-out instances.
+//! * `instances`: segments that segmentation has given to the skill: what was done, whether or not the agent had the skill in mind.
+//! * `uses`: segments that the agent played with the skill, whatever they became; `successes`: those that fulfil its contract (at least
+//!   `instance_pass` of the clauses hold).
+//! * `pass_rate`: the share of the held-out instances that fulfil the contract.
 //! * `fitness`: how much more reward than segments of like length (same power of two) its instances brought on average.
 //! * `quality`: the published score ([`skill_score`]).
 
@@ -18,18 +19,22 @@ pub fn update(work: &mut Work<'_>) {
     let by_label = work.evidence.by_label();
     let likes = LikeLength::of(work.evidence.records());
     let none = Vec::new();
-    let figures: Vec<(SkillId, Vec<&Record>)> =
-        work.active().into_iter().map(|skill| (skill, by_label.get(&Some(skill)).unwrap_or(&none).clone())).collect();
-    for (skill, records) in figures {
+    let mut by_use: BTreeMap<SkillId, Vec<&Record>> = BTreeMap::new();
+    for record in work.evidence.records() {
+        if let Some(skill) = record.played {
+            by_use.entry(skill).or_default().push(record);
+        }
+    }
+    for skill in work.active() {
         if let Some(entry) = work.skills.get_mut(&skill) {
-            update_entry(entry, &records, &likes, work.config);
+            update_entry(entry, by_label.get(&Some(skill)).unwrap_or(&none), &likes, work.config);
+            count_uses(entry, by_use.get(&skill).unwrap_or(&none), work.config);
         }
     }
 }
 
 fn update_entry(entry: &mut Entry, records: &[&Record], likes: &LikeLength, config: &Config) {
     let passes = |record: &&&Record| passes_one(&record.effect, &entry.contract, &config.contract);
-    let successes = records.iter().filter(passes).count() as u32;
     let holdout = records.iter().filter(|record| record.holdout).count() as u32;
     let holdout_passes = records.iter().filter(|record| record.holdout).filter(passes).count() as u32;
     let lengths = sorted(records.iter().map(|record| f64::from(record.length)));
@@ -38,14 +43,18 @@ fn update_entry(entry: &mut Entry, records: &[&Record], likes: &LikeLength, conf
     let row = &mut entry.row;
     row.instances = records.len() as u32;
     row.pass_rate = pass_rate;
-    row.uses = records.len() as u32;
-    row.successes = successes;
     row.fitness = likes.advantage(records);
     row.quality = quality;
     row.duration = median(&lengths);
     row.duration_spread = spread(&lengths);
     row.supported = records.iter().map(|record| record.step as u32).max().unwrap_or(row.supported.max(row.created));
     row.evidence = records.iter().take(SKILL_EVIDENCE).map(|record| record.segment).collect();
+}
+
+fn count_uses(entry: &mut Entry, records: &[&Record], config: &Config) {
+    let success = |record: &&&Record| passes_one(&record.effect, &entry.contract, &config.contract);
+    entry.row.successes = records.iter().filter(success).count() as u32;
+    entry.row.uses = records.len() as u32;
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {

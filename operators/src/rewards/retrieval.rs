@@ -8,6 +8,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Confidence of the retrieval: the constant of the published loop. It is not the probability of the choice: that would pay the policy for being
+/// sure of itself, whatever comes of it.
+pub const RETRIEVAL_CONFIDENCE: f64 = 0.5;
+
 /// Weights, with the published values as defaults.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -20,7 +24,7 @@ pub struct RetrievalReward {
     pub success: f64,
     /// Weight of not having been aborted.
     pub not_aborted: f64,
-    /// Weight of the confidence of the retrieval.
+    /// Weight of the confidence of the retrieval, which is 0.5 for every choice, as in the published loop.
     pub confidence: f64,
     /// Environment reward a step that counts as 1; 0 takes twice the mean over the step's episodes, since the published clip at 1 would make
     /// every 2048 move look the same.

@@ -1,5 +1,6 @@
 //! What the user sees while a run goes on: a bar a step when there is a terminal, plain lines when not.
 
+use crate::stats::Interval;
 use cosplay_datasets::Metric;
 use cosplay_operators::operator::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -104,7 +105,7 @@ impl Display {
         if let (Some(mean), Some(spread), Some(count)) =
             (value(update, "return.mean"), value(update, "return.std"), value(update, "return.episodes"))
         {
-            parts.push(format!("return {mean:.0} ± {:.0}", 1.96 * spread / count.max(1.0).sqrt()));
+            parts.push(format!("return {}", Interval::from_spread(mean, spread, count as usize)));
         }
         if let Some(kl) = value(update, "action.kl") {
             parts.push(format!("KL {kl:.3}"));

@@ -155,7 +155,13 @@ fn resolve(root: &Tree, registry: &[&'static OperatorInfo], sources: &Sources, e
     if game_is_known {
         check_configurations(&nodes, &settings, errors);
     }
+    let inherited = inherited(&nodes);
     let mut nodes = nodes.into_iter().map(finish).collect::<Option<Vec<Node>>>()?;
+    for (node, key, config) in inherited {
+        if let Some(node) = nodes.iter_mut().find(|own| own.name == node) {
+            node.config[key] = config;
+        }
+    }
     nodes.sort_by(|a, b| a.name.cmp(&b.name));
     let order = order(&nodes);
     Some(Resolved { settings, nodes, order, origins: origins(root, sources) })
@@ -217,6 +223,19 @@ fn check_env(root: &Tree, env: &EnvSettings, sound: bool, errors: &mut Errors) -
 }
 
 /// A node without its places.
+/// Configuration that nodes take over from others, as (node, key, configuration).
+fn inherited(nodes: &[WrittenNode<'_>]) -> Vec<(String, &'static str, Json)> {
+    let mut inherited = Vec::new();
+    for node in nodes {
+        for &(key, port) in node.info.inherits {
+            let Some(WrittenWire::Plain(from)) = node.wires.get(port).filter(|_| node.node.get(key).is_none()) else { continue };
+            let config = nodes.iter().find(|other| other.key.text == from.name).and_then(|other| other.config.clone());
+            inherited.extend(config.map(|config| (node.key.text.clone(), key, config)));
+        }
+    }
+    inherited
+}
+
 fn finish(node: WrittenNode<'_>) -> Option<Node> {
     let wires = node.wires.into_iter().map(|(port, wire)| {
         let wire = match wire {

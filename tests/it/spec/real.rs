@@ -85,3 +85,18 @@ fn reference_and_schema_cover_all_operators() {
         assert!(schema["$defs"].get(format!("operator.{}", info.name)).is_some());
     }
 }
+
+/// What learns the contracts and what verifies those of new skills must agree, unless a spec says otherwise.
+#[test]
+fn the_bank_takes_over_the_rules_of_contract_learning() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/2048.yaml");
+    let load = |sets: &[&str]| {
+        let sets: Vec<String> = sets.iter().map(|set| (*set).to_owned()).collect();
+        let resolved = spec::load(&path, &sets, operators()).unwrap();
+        let rules = |node: &str, key: &str| resolved.node(node).unwrap().config.pointer(key).unwrap().clone();
+        (rules("contracts", "/pass_rate"), rules("bank", "/contract/pass_rate"))
+    };
+    assert_eq!(load(&["graph.contracts.pass_rate=0.9"]), (json!(0.9), json!(0.9)));
+    let apart = load(&["graph.contracts.pass_rate=0.9", "graph.bank.contract={pass_rate: 0.5}"]);
+    assert_eq!(apart, (json!(0.9), json!(0.5)));
+}

@@ -15,13 +15,28 @@ fn new_segments_that_do_the_same_become_a_skill_with_five_parts() {
     assert_eq!(skill.success, ["+m", "event.x"]);
     assert!(!skill.abort.is_empty() && !skill.summary.is_empty());
     assert_eq!((skill.version, skill.generation, skill.created, skill.instances), (1, 0, 0, 20));
-    assert_eq!((skill.uses, skill.successes, skill.pass_rate, skill.duration), (20, 20, 1.0, 10.0));
+    assert_eq!((skill.uses, skill.successes, skill.pass_rate, skill.duration), (0, 0, 1.0, 10.0), "nobody has played it yet");
     assert_eq!(skill.evidence, (0..8).map(|episode| segment(episode, 0, "").segment).collect::<Vec<_>>());
     assert_eq!(made.relabels.len(), 40);
     assert!(made.relabels.iter().all(|relabel| relabel.previous.is_none() && relabel.kind == "materialize"));
     let accepted = events(&made, "materialize", "accepted");
     assert_eq!((accepted.len(), accepted[0].support, accepted[0].evidence.len()), (2, 20, 20));
     assert!(accepted[0].reason.contains("20 NEW segments"), "{}", accepted[0].reason);
+}
+
+/// Uses are what the agent played with the skill in mind, instances what segmentation took for it.
+#[test]
+fn uses_are_counted_by_what_was_played() {
+    let mut bank = Bank::new(Config::default());
+    bank.plant(0, "+a");
+    bank.plant(1, "+b");
+    let played = |rows: Vec<Segment>, skill| rows.into_iter().map(move |row| Segment { played: Some(SkillId(skill)), ..row });
+    let good = played(of_skill(0, segments(0, 20, 0, "+a")), 0);
+    let other = played(of_skill(0, segments(0, 10, 1, "+a")), 1);
+    let failed = played(segments(0, 5, 2, "+k"), 1);
+    bank.step(good.chain(other).chain(failed).collect());
+    let figures = |skill| (bank.skill(skill).instances, bank.skill(skill).uses, bank.skill(skill).successes);
+    assert_eq!((figures(0), figures(1)), ((30, 20, 20), (0, 15, 0)));
 }
 
 #[test]
