@@ -52,7 +52,7 @@ enum Command {
     },
     /// Make banks again from stored rollouts, without any model call.
     #[command(
-        after_help = "Example:  cosplay rebuild runs/2048 --out rebuilt\n          cosplay rebuild specs/2048.yaml --rollouts 'runs/2048/experiences/step=*/*.parquet' --without 30000007\n\nReading a whole run, the rebuilt bank is compared with the live one, step by step; a difference is exit code 1."
+        after_help = "Example:  cosplay rebuild runs/2048 --out rebuilt\n          cosplay rebuild specs/2048.yaml --rollouts 'runs/2048/experiences/step=*/*.parquet' --without 50300017\n\nReading a whole run, the rebuilt bank is compared with the live one, step by step; a difference is exit code 1."
     )]
     Rebuild(RebuildArguments),
     /// Play with a run's policy and bank on unseen seeds, beside the baselines.
@@ -62,7 +62,7 @@ enum Command {
     Bank(BankArguments),
     /// Run Polars SQL over the tables of a run; each table has a column `step`.
     #[command(
-        after_help = "Example:  cosplay query runs/2048 \"SELECT step, AVG(return) AS mean FROM episodes GROUP BY step ORDER BY step\"\n\nTables: episodes, experiences, decisions, cuts, segments, contracts, skills, bank_events, relabels, samples, policies, metrics."
+        after_help = "Example:  cosplay query runs/2048 \"SELECT step, AVG(return) AS mean FROM episodes WHERE node = 'rollouts' GROUP BY step ORDER BY step\"\n\nTables: episodes, experiences, decisions, cuts, segments, contracts, skills, bank_events, relabels, samples, policies, metrics."
     )]
     Query {
         /// Run directory.
