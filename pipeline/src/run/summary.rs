@@ -34,7 +34,9 @@ pub(super) fn text(run: &RunDir, spec: &Resolved, steps: u64, elapsed: Duration)
         let _ = writeln!(text, "  cosplay bank {path}                       the skills, and `bank why` for their evidence");
         let _ = writeln!(text, "  cosplay rebuild {path} --out rebuilt      the same bank again, from the stored rollouts");
     }
-    let _ = write!(text, "  cosplay query {path} \"SELECT step, AVG(return) FROM episodes GROUP BY step ORDER BY step\"");
+    let player = spec.nodes.iter().find(|node| node.info.name == "rollout");
+    let only = player.map_or_else(String::new, |node| format!(" WHERE node = '{}'", node.name));
+    let _ = write!(text, "  cosplay query {path} \"SELECT step, AVG(return) FROM episodes{only} GROUP BY step ORDER BY step\"");
     Ok(text)
 }
 
